@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from dorylax.cli.app import cli
-from dorylax.cli.commands import Commands
+from dorylax.cli.app import Commands, cli
 from dorylax.config import RunConfig
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, SECTIONS

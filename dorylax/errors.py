@@ -27,6 +27,11 @@ class RunWarning(UserWarning):
     """A file of a run is damaged or cannot be written, and the run goes on without it."""
 
 
+def one_line(text: object) -> str:
+    """Return a text in one line; errors of other libraries may have many."""
+    return " ".join(str(text).split())
+
+
 @contextlib.contextmanager
 def named(path: Path, new: Path | None = None) -> Iterator[None]:
     """Make errors name the file that the user knows: its final place in `path` for a file in `new`, else `path`.

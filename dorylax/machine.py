@@ -66,7 +66,7 @@ def memory_limit(root: Path = Path("/")) -> Limit | None:
         root: The folder of `proc` and `sys`.
 
     Returns:
-        The limit, or None if the system has no such information.
+        The limit, or None if the system lacks this information.
     """
     found = [Limit(physical, "machine")] if (physical := physical_bytes()) is not None else []
     if (group := cgroup_bytes(root)) is not None:
@@ -185,11 +185,7 @@ def resident_bytes() -> int:
 def _limit_files(root: Path, controller: str, name_now: str, name_before: str) -> list[Path]:
     """Return the possible limit files: of the group in each line of /proc/self/cgroup, and of its parents.
 
-    Args:
-        root: The folder of `proc` and `sys`.
-        controller: The controller in version 1.
-        name_now: The name of the file in version 2.
-        name_before: The name of the file in version 1.
+    The names are those of versions 2 and 1 of control groups; `controller` is that of version 1.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
@@ -220,9 +216,7 @@ def _number(file: Path) -> int | None:
 
 def peak_bytes() -> int:
     """Return the peak resident memory of this process, with mapped files."""
-    held = _status(Path("/proc/self/status")).get(
-        "VmHWM", ""
-    )  # a process may inherit the peak of getrusage from its parent
+    held = _status(Path("/proc/self/status")).get("VmHWM", "")  # the one of getrusage may be inherited from the parent
     if held.endswith(" kB"):
         return int(held.removesuffix(" kB")) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,6 +1,6 @@
-"""A folder that goes with its process, even if that is killed: a shell that is nobody's child waits for the end of a pipe.
+"""A folder that is removed with its process, even if that is killed: a detached shell waits for the end of a pipe.
 
-So whoever kills the process with its children, as Ray does, does not reach the shell.
+The shell is no child of the process, so that it outlives a kill of the process with its children, such as Ray's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _REMOVE_IN_THE_END = 'exec 3<&0; (read -r nothing <&3; rm -rf -- "$1") </dev/nul
 
 @final
 class OwnFolder:
-    """A folder that is there, and is removed with all that is in it.
+    """An existing folder, which is removed with its content.
 
     Args:
-        path: where it is.
+        path: Path of the folder.
 
     Attributes:
-        path: as given.
+        path: Path of the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,15 +32,15 @@ class OwnFolder:
         self._held = _held(path)
 
     def remove(self) -> None:
-        """Removes it; a second call does nothing."""
+        """Remove the folder. Idempotent."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._held.close()
 
 
 def _held(path: Path) -> BinaryIO:
-    """A pipe whose end, with this process at the latest, removes a folder."""
+    """Return a pipe whose end, with this process at the latest, removes a folder."""
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as end, contextlib.suppress(OSError):  # without a shell nobody removes it
+    with os.fdopen(reading, "rb") as end, contextlib.suppress(OSError):  # without a shell, a killed process leaves it
         command = ["/bin/sh", "-c", _REMOVE_IN_THE_END, "sh", str(path)]
         nothing = subprocess.DEVNULL
         subprocess.run(command, check=False, stdin=end, stdout=nothing, stderr=nothing, start_new_session=True)

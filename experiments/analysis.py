@@ -326,10 +326,9 @@ def compare(
     names = COMPARED if simulated else (*TO_TARGET, *DIFFERENCES)
     pairs: dict[str, tuple[list[float], list[float]]] = {}
     for column in names:
-        chosen = judged if column not in DIFFERENCES else judged | True
-        first, second = mine[column][chosen], theirs[column][chosen]
-        zero = column not in DIFFERENCES and not second.all()
-        if len(first) and not zero and first.notna().all() and second.notna().all():
+        of_all = column in DIFFERENCES
+        first, second = mine[column][judged | of_all], theirs[column][judged | of_all]
+        if len(first) and first.notna().all() and second.notna().all() and (of_all or second.all()):
             pairs[column] = [float(value) for value in first], [float(value) for value in second]
     lower = bool((theirs["reached"] & ~mine["reached"]).any())
     upper = bool((mine["reached"] & ~theirs["reached"]).any())
@@ -379,35 +378,26 @@ def side(ratio: Interval, *, simulated: bool) -> int:
 
 def pool(groups: Sequence[Group]) -> list[Finding]:
     """Pool each variant over groups; empty if fewer than two groups compare anything."""
-    compared = [group for group in groups if group.findings]
-    if len(compared) < 2:
-        return []
     by_name: dict[str, list[Finding]] = {}
-    for group in compared:
+    for group in groups:
         for one in group.findings:
             by_name.setdefault(one.name, []).append(one)
-    return [_pooled(name, found, compared[0].measures) for name, found in by_name.items()]
+    several = sum(bool(group.findings) for group in groups) > 1
+    return [_pooled(name, found) for name, found in by_name.items() if several]
 
 
-def _pooled(name: str, found: Sequence[Finding], measures: Sequence[str]) -> Finding:
+def _pooled(name: str, found: Sequence[Finding]) -> Finding:
     failed = tuple(group for one in found for group in one.failed)
     fair = [] if failed else [one for one in found if one.judged]
-    ratios = {
-        column: mean_of_ratios([one.pairs[column] for one in fair])
-        for column in measures
-        if fair and all(column in one.pairs for one in fair)
-    }
-    differences = {
-        column: mean_of_differences([one.pairs[column] for one in found])
-        for column in DIFFERENCES
-        if all(column in one.pairs for one in found)
-    }
+    measures = COMPARED if found[0].simulated else TO_TARGET
+    known = [column for column in measures if fair and all(column in one.pairs for one in fair)]
+    differing = [column for column in DIFFERENCES if all(column in one.pairs for one in found)]
     return Finding(
         name,
         found[0].question,
         found[0].simulated,
-        ratios,
-        differences,
+        {column: mean_of_ratios([one.pairs[column] for one in fair]) for column in known},
+        {column: mean_of_differences([one.pairs[column] for one in found]) for column in differing},
         seeds=sum(one.seeds for one in found),
         reached=sum(one.reached for one in found),
         baseline_reached=sum(one.baseline_reached for one in found),

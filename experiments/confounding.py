@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dorylax.config.optimizers import OPTIMIZERS
-from dorylax.experiments.names import short_name
+from dorylax.experiments.names import plain, short_name
 from dorylax.experiments.sweep import SEED, Comparison, Run, Sweep
 from dorylax.pipeline.config import ASYNC_DEFAULTS
-from dorylax.settings.errors import shown
 
 _ASYNC_ONLY = {f"pipeline.{name}" for name in ASYNC_DEFAULTS}
 _OF_OPTIMIZERS = {f"optimizer.{option}" for spec in OPTIMIZERS.values() for option in spec.options}
@@ -42,20 +41,18 @@ def confounders(sweep: Sweep) -> list[str]:
     hidden = _hidden_staleness(sweep)
     if comparison is None or not comparison.stated:
         return hidden
+    compared: dict[Any, list[Run]] = {}
+    for run in sweep.runs:
+        compared.setdefault(comparison.pair(run), []).append(run)
     found: dict[str, dict[str, list[Run]]] = {}
-    for runs in _compared(sweep.runs, comparison):
+    for runs in compared.values():
         configs = [run.dotted() for run in runs]
-        for key in dict.fromkeys(key for config in configs for key in config):
-            if (
-                key in _NO_SETTINGS
-                or key in sweep.axes
-                or (key in _OF_OPTIMIZERS and _differ("optimizer.name", configs))
-            ):
-                continue
+        named = {*_NO_SETTINGS, *sweep.axes, *(_OF_OPTIMIZERS if _differ("optimizer.name", configs) else ())}
+        for key in dict.fromkeys(key for config in configs for key in config if key not in named):
             if _differ(key, configs):
                 for run, config in zip(runs, configs, strict=True):
                     if _applies(key, config):
-                        found.setdefault(key, {}).setdefault(_text(config[key]), []).append(run)
+                        found.setdefault(key, {}).setdefault(plain(config[key]), []).append(run)
     return [*(_line(key, values, comparison) for key, values in found.items()), *hidden]
 
 
@@ -73,25 +70,13 @@ def _hidden_staleness(sweep: Sweep) -> list[str]:
     ]
 
 
-def _compared(runs: Sequence[Run], comparison: Comparison) -> list[list[Run]]:
-    """Runs that are compared with each other: of one group and one seed."""
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault((comparison.group(run), run.config.train.seed), []).append(run)
-    return list(groups.values())
-
-
 def _applies(key: str, config: Mapping[str, Any]) -> bool:
     """Whether a key says something in a configuration, which omits unused options."""
     return key in config and (key not in _ASYNC_ONLY or config[key] is not None)
 
 
 def _differ(key: str, configs: Sequence[Mapping[str, Any]]) -> bool:
-    return len({_text(config[key]) for config in configs if _applies(key, config)}) > 1
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else shown(value)
+    return len({plain(config[key]) for config in configs if _applies(key, config)}) > 1
 
 
 def _line(key: str, values: Mapping[str, Sequence[Run]], comparison: Comparison) -> str:

@@ -1,28 +1,101 @@
-"""Executes a sweep: runs the open runs, keeps its tables up to date, and handles Ctrl-C and SIGTERM."""
+"""Executes a sweep: the contract of executors, and the loop that keeps the sweep's tables up to date.
+
+An executor (`executors`) runs the open runs of a sweep. A watcher receives their events.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final, runtime_checkable
 
-from dorylax.experiments.executors.base import Executor, Watcher
 from dorylax.experiments.runner import USUAL, RunOptions, clear_errors, directory, error_file, inspect
-from dorylax.experiments.seed_statistics import median
 from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.experiments.table import write_tables
-from dorylax.terminal.terminations import Terminated, terminations
+from dorylax.signals import Terminated, terminations
 from dorylax.trainer.saving.places import lost_newest
+
+if TYPE_CHECKING:
+    from dorylax.runs.result import EpochRecord, TrainResult
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]
 """By Ctrl-C, or by SIGTERM."""
 
 
+@runtime_checkable
+class Watcher(Protocol):
+    """Receives the events of runs; several runs may be under way."""
+
+    def begins(self, run: Run) -> None:
+        """A run loads its data and compiles."""
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        """The run begins to train."""
+
+    def epoch(self, run: Run, record: EpochRecord) -> None:
+        """It has trained an epoch. Runs on other machines leave some out."""
+
+    def again(self, run: Run, why: str) -> None:
+        """Its process was lost, and it runs again from its last snapshot; `why` is a clause."""
+
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        """It has come to its end or to a signal; `summary` is the content of summary.json."""
+
+    def ends(self, outcome: RunOutcome) -> None:
+        """Its outcome is on disk; not called if Ctrl-C ends the sweep."""
+
+
+@final
+class RunObserver:
+    """An observer of the trainer that passes events on, each by the name of a watcher's method and its arguments."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self._say = say
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("started", total_epochs, first_epoch)
+
+    def epoch(self, record: EpochRecord) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("epoch", record)
+
+    def finished(self, result: TrainResult) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("finished", result.summary())
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs runs. All executors leave the same folder, with the same results byte for byte."""
+
+    def execute(
+        self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
+    ) -> Generator[RunOutcome, None, None]:
+        """Run runs. If it is closed early, running runs stop with a checkpoint, as on a signal.
+
+        Args:
+            runs: The runs to do.
+            folder: Folder of the sweep, which this process has locked; None to write nothing.
+            watcher: Receives events, in this process.
+            options: Options of all runs.
+
+        Yields:
+            The outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a signal
+            has stopped a run.
+
+        Raises:
+            OSError: A run has failed, and the file system refuses to record the reason.
+        """
+        ...
+
+
 def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
     """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open.
 
-    A run that is done is open again if its newest checkpoint is lost: it continues from the one before.
+    A finished run whose newest checkpoint is lost is open again, and continues from the checkpoint before.
     """
     if folder is None:
         return {run.key: RunOutcome(run, "open") for run in sweep.runs}
@@ -31,26 +104,24 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
 
 
 def _has_lost(folder: Path, outcome: RunOutcome) -> bool:
-    run = outcome.run
-    if outcome.status != "done" or run.simulation is not None:
+    run, epochs = outcome.run, outcome.summary.get("epochs")
+    if outcome.status != "done" or run.simulation is not None or epochs is None:
         return False
-    return lost_newest(directory(folder, run), run.config.train.checkpoints, outcome.summary["epochs"])
+    return lost_newest(directory(folder, run), run.config.train.checkpoints, epochs)
 
 
-def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:
-    """Wall seconds of completed runs by setting; all of them under ""."""
-    found: dict[str, list[float]] = {}
+def expected_seconds(outcomes: Collection[RunOutcome]) -> dict[str, float]:
+    """Return the expected wall seconds of each run by key; empty while no run is done.
+
+    A run takes the median of completed runs of its setting, else of all.
+    """
+    took: dict[str, list[float]] = {}
     for outcome in outcomes:
         seconds = (outcome.summary.get("timings") or {}).get("wall")
         if outcome.status == "done" and seconds is not None:
             for name in (outcome.run.name, ""):
-                found.setdefault(name, []).append(float(seconds))
-    return found
-
-
-def typical_seconds(run: Run, known: Mapping[str, list[float]]) -> float | None:
-    """Median of the run's setting, else of all; None if nothing is known."""
-    return median(known.get(run.name) or known.get("") or ())
+                took.setdefault(name, []).append(float(seconds))
+    return {one.run.key: statistics.median(took.get(one.run.name) or took[""]) for one in outcomes if took}
 
 
 def has_begun(runs: Iterable[Run], folder: Path) -> bool:

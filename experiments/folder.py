@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from dorylax.config import ConfigError
 from dorylax.errors import named
@@ -85,7 +85,7 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
         OSError: If `sweep.json` cannot be read.
     """
     try:
-        name = _noted(folder).name
+        name = _noted(folder)["name"]
     except ConfigError:  # rewrite a missing or damaged file
         check_figures(folder)
         return
@@ -114,24 +114,15 @@ def read_study(folder: Path) -> Study:
         OSError: If `sweep.json` cannot be read.
     """
     noted, source = _noted(folder), str(folder / _FILE)
-    code = FolderCode(source, None, options=noted.own_options)
-    file = None if noted.file is None else folder / noted.file
-    sweep = select(dataclasses.replace(read(noted.text, source, noted.name, code), file=file), noted.conditions)
+    code = FolderCode(source, None, options=noted["own_options"])
+    file = None if noted["file"] is None else folder / noted["file"]
+    whole = dataclasses.replace(read(noted["text"], source, noted["name"], code), file=file)
+    sweep = select(whole, noted["only"])
     return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)
 
 
-@final
-class _Noted(NamedTuple):
-    """Content of sweep.json."""
-
-    name: str
-    text: str
-    conditions: list[Condition]
-    own_options: dict[str, dict[str, Any]]
-    file: str | None
-
-
-def _noted(folder: Path) -> _Noted:
+def _noted(folder: Path) -> dict[str, Any]:
+    """Return the content of sweep.json, checked, with a value for each key."""
     path = folder / _FILE
     try:
         with named(path):
@@ -151,7 +142,8 @@ def _noted(folder: Path) -> _Noted:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
         conditions = [(str(key), str(value)) for key, value in content["only"]]
         options = {str(name): dict(own) for name, own in content.get("own_options", {}).items()}
-        return _Noted(str(content["name"]), str(content["text"]), conditions, options, content.get("file"))
+        texts = {name: str(content[name]) for name in ("name", "text")}
+        return {**texts, "only": conditions, "own_options": options, "file": content.get("file")}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise

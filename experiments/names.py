@@ -54,6 +54,11 @@ def title(config: RunConfig) -> str:
     return f"{config.model.name} on {data_name(config)}"
 
 
+def plain(value: Any) -> str:
+    """A setting's value as in a file, texts without quotation marks."""
+    return value if isinstance(value, str) else shown(value)
+
+
 def metric_of(summaries: Iterable[Mapping[str, Any]]) -> MetricKind:
     """The metric of some runs by their summaries: the first that is not the accuracy."""
     special = (name for summary in summaries if (name := summary.get("metric")) not in (None, "accuracy"))
@@ -74,7 +79,7 @@ def short_name(setting: Mapping[str, Any]) -> str:
         elif key in _NAMES:
             words.append(str(value).rpartition(":")[2])  # of the user's own (FILE.py:NAME) the name
         else:
-            words.append(f"{key.partition('.')[2]}={value if isinstance(value, str) else shown(value)}")
+            words.append(f"{key.partition('.')[2]}={plain(value)}")
     return ", ".join(words)
 
 

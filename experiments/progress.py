@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from rich.progress import TaskID
@@ -61,9 +60,7 @@ class SweepProgress:
     def __enter__(self) -> SweepProgress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -107,18 +104,19 @@ class SweepProgress:
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
         run = outcome.run
-        seconds = self._clock() - self._begun.get(run.key, self._clock())
         if outcome.status == "open":
             return
         self._left[run.key] = 0.0
-        self._done += outcome.status == "done"
-        self._failed += outcome.status == "failed"
         if outcome.status == "done":
-            self._taken.append(seconds)
-        what = _described(outcome) if outcome.status == "done" else f"failed: {outcome.error}"
+            self._done += 1
+            self._taken.append(self._clock() - self._begun.get(run.key, self._clock()))
+            described = _described(outcome)
+        else:
+            self._failed += 1
+            described = f"failed: {outcome.error}"
         if self._progress is not None:
             self._progress.remove_task(self._lines.pop(run.key))
-        self._print(f"{self._name(run)}: {what}")
+        self._print(f"{self._name(run)}: {described}")
         self._refresh()
 
     def _name(self, run: Run) -> str:
@@ -152,7 +150,10 @@ class SweepProgress:
 
 
 def _described(outcome: RunOutcome) -> str:
-    if outcome.run.simulation is None:
-        return describe_summary(outcome.summary)
-    means = {name: outcome.summary[name] for name in COMPARED if outcome.summary[name] is not None}
-    return ", ".join(f"{MEASURES[name].title} {MEASURES[name].shown(value)}" for name, value in means.items())
+    run, summary = outcome.run, outcome.summary
+    if run.simulation is None:
+        text = describe_summary(summary)
+    else:
+        known = [name for name in COMPARED if summary[name] is not None]
+        text = ", ".join(f"{MEASURES[name].title} {MEASURES[name].shown(summary[name])}" for name in known)
+    return text + " (simulated time)" * run.virtual

@@ -19,10 +19,8 @@ if __name__ == "__main__" and not __package__:
 import click
 
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.execution import carry_out, known_outcomes, known_seconds, typical_seconds
-from dorylax.experiments.executors.base import Executor
-from dorylax.experiments.executors.in_process import InProcess
-from dorylax.experiments.executors.processes import Processes
+from dorylax.experiments.execution import Executor, carry_out, expected_seconds, known_outcomes
+from dorylax.experiments.executors.local import InProcess, Processes
 from dorylax.experiments.executors.ray_tasks import ray_tasks
 from dorylax.experiments.folder import check_folder, locked, write_sweep
 from dorylax.experiments.progress import SweepProgress
@@ -135,11 +133,9 @@ def sweep(
     with locked(folder):
         known = known_outcomes(chosen, folder)
         todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
-        took = known_seconds(known.values())
-        seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
         with (
             _executor(todo, jobs, ray, cpus_per_run) as (executor, at_a_time),
-            SweepProgress(chosen.runs, todo, at_a_time, seconds) as progress,
+            SweepProgress(chosen.runs, todo, at_a_time, expected_seconds(known.values())) as progress,
         ):
             write_sweep(folder, whole, conditions)
             options = RunOptions(tensorboard=tensorboard)
@@ -210,17 +206,15 @@ def _executor(
 def _show_todo(sweep: Sweep, folder: Path, jobs: int | None) -> None:
     """Print all runs with the time that finished ones took; `jobs` is 0 for the usual number, None with Ray."""
     outcomes = list(known_outcomes(sweep, folder).values())
-    known = known_seconds(outcomes)
-    for outcome in outcomes:
-        seconds = typical_seconds(outcome.run, known)
-        took = "" if seconds is None else f"  ({duration(seconds)})"
-        click.echo(f"{outcome.run.key}  {outcome.status:6}  {outcome.run.label}{took}")
-    todo = [outcome.run for outcome in outcomes if outcome.status != "done"]
+    seconds = expected_seconds(outcomes)
+    for one in outcomes:
+        took = f"  ({duration(seconds[one.run.key])})" if seconds else ""
+        click.echo(f"{one.run.key}  {one.status:6}  {one.run.label}{took}")
+    todo = [one.run for one in outcomes if one.status != "done"]
     line = f"{len(todo)} of {len(outcomes)} runs to do, in {folder}"
-    estimates = [typical_seconds(run, known) for run in todo]
-    if todo and jobs is not None and None not in estimates:
+    if todo and seconds and jobs is not None:
         at_a_time = _at_a_time(todo, jobs)
-        work = sum(seconds or 0.0 for seconds in estimates)
+        work = sum(seconds[run.key] for run in todo)
         line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, judging by finished runs"
     click.echo(line)
 

@@ -1,35 +1,45 @@
 """Runs the runs of a sweep, each with its own directory.
 
-A run is done when its directory says so, so a sweep that is killed at any moment continues. A run that fails leaves its
-traceback in `errors/`; the others go on, and the next start tries it again. Only functions that run something load JAX.
+The directory of a run records whether it is done, so a sweep that is killed at any moment continues. A run that fails
+leaves its traceback in `errors/`; the others go on, and the next start tries it again. The directory of a simulated run
+holds one file, simulated.json: its settings, the content of `dorylax simulate --json`, its wall time and its environment.
+Only functions that run something load JAX.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import math
+import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.config.resolve import NO_IDENTITY
-from dorylax.experiments.simulated_run import history, inspect_simulated, simulate_one
+from dorylax.environment import environment
+from dorylax.errors import named
+from dorylax.experiments.measures import of_result
 from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.graph.manifest import is_data_path
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
+from dorylax.runs.result import EpochRecord
 from dorylax.store import metrics
-from dorylax.store.durable import make_folder, write_file
-from dorylax.store.run_directory import RunDirectory, RunDirectoryError, differences
+from dorylax.store.digest import sealed, unsealed
+from dorylax.store.durable import make_folder, write_file, write_json
+from dorylax.store.run_directory import SCHEMA, RunDirectory, RunDirectoryError, differences, now
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.sharded_data import ShardedData
     from dorylax.observers.base import Observer
-    from dorylax.runs.result import EpochRecord
+
+_SIMULATED = "simulated.json"
 
 
 @final
@@ -73,7 +83,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     path, error_path = directory(folder, run), error_file(folder, run)
     try:
         if run.simulation is not None:
-            if (simulated := inspect_simulated(run, path)) is not None:
+            if (simulated := _inspect_simulated(run, path)) is not None:
                 return simulated
         elif (path / "config.yaml").is_file():
             found = RunDirectory.open(path)
@@ -93,13 +103,15 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
 
 
 def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord]:
-    """The epochs of a run that is done.
+    """Return the epochs of a run that is done; of simulated epochs only the seconds are known.
 
     Raises:
         RunDirectoryError: Its metrics.jsonl cannot be read.
     """
-    if outcome.run.simulation is not None or folder is None:
-        return history(outcome.summary)
+    if outcome.run.simulation is not None:
+        epochs = outcome.summary["found"]["simulated_epochs"]
+        return [_simulated_epoch(epoch, seconds) for epoch, seconds in enumerate(epochs)]
+    assert folder is not None
     return metrics.of_run(RunDirectory.open(directory(folder, outcome.run)))
 
 
@@ -112,27 +124,23 @@ def check_data(sweep: Sweep) -> None:
     from dorylax.graph import datasets
     from dorylax.pipeline.setup import check_counts
 
-    known = datasets.names()
-    with_data = []
+    with_data = dict[tuple[str, str | None], None]()
     for run in sweep.runs:
         if run.simulation is None or run.simulation.graph is None:
-            with_data.append(run)
+            with_data[run.config.data.name, run.config.data.size] = None
         elif run.config.pipeline is not None:
             check_counts(run.config.pipeline, run.simulation.graph.sizes().vertices)
-    for name in dict.fromkeys(run.config.data.name for run in with_data):
+    known, described = datasets.names(), datasets.describe()
+    for name, size in with_data:
         if is_data_path(name):
             if not Path(name).exists():
                 raise ConfigError(f"data.name: there is no folder {name}")
         elif name not in known:
             raise ConfigError(f"unknown data.name {name!r}: {did_you_mean(name, known)}")
-    described = datasets.describe()
-    for name, size in dict.fromkeys((run.config.data.name, run.config.data.size) for run in with_data):
-        if size is None:
-            continue
         sizes = [entry.size_name for entry in described if entry.name == name and entry.size_name is not None]
-        if not sizes:
+        if size is not None and not sizes:
             raise ConfigError(f"data.size {size!r}: {name} comes in one size, omit data.size")
-        if size not in sizes:
+        if size is not None and size not in sizes:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
 
@@ -174,8 +182,78 @@ def run_one(
         return RunOutcome(run, "open")
     if folder is None:
         return RunOutcome(run, "done", result.summary())
+    return ended(folder, run)
+
+
+def ended(folder: Path, run: Run) -> RunOutcome:
+    """Return the outcome of a run that has just ended, and record the reason if its directory cannot be read."""
     found = inspect(folder, run)
     return found if found.error is None else fail(folder, run, found.error)
+
+
+def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
+    """Simulate a run; `path` is its directory, or None to write nothing.
+
+    Raises:
+        ConfigError, ScenarioError, SplitError, ValueError, OSError: As `simulate`; or the file system refuses.
+    """
+    from dorylax.simulation.run import settling, simulate  # loads JAX
+
+    assert run.simulation is not None
+    begun = time.perf_counter()
+    scenario = run.simulation.scenario(run.name, run.config)
+    epochs = min(run.simulation.how.epochs or settling(scenario.pipeline) + 2, run.config.train.epochs)
+    observer.started(epochs, 0)
+    found = simulate(
+        scenario, epochs=epochs, on_epoch=lambda done: observer.epoch(_simulated_epoch(done - 1, math.nan))
+    )
+    content = {
+        "schema": SCHEMA,
+        "run": run.key,
+        "settings": run.dotted(),
+        "found": found.to_dict(),
+        "wall_seconds": time.perf_counter() - begun,
+        "environment": {**environment(), "started": now()},
+    }
+    if path is not None:
+        make_folder(path)
+        write_json(path / _SIMULATED, sealed(content))
+    return _simulated(run, content)
+
+
+def _inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
+    """Return the outcome of a simulated run by its directory; None if it is not done.
+
+    Raises:
+        RunDirectoryError: Its file is damaged, or belongs to another run.
+    """
+    file = path / _SIMULATED
+    try:
+        with named(file):
+            text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        content = unsealed(json.loads(text), without=0)
+        if content["schema"] > SCHEMA:
+            raise RunDirectoryError(
+                f"{file} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update it"
+            )
+        if content["run"] != run.key:
+            raise RunDirectoryError(f"{path} holds another run than its name says: delete it")
+        return _simulated(run, content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunDirectoryError(f"{file} is damaged ({error}): delete it, and the run is simulated again") from None
+
+
+def _simulated_epoch(epoch: int, seconds: float) -> EpochRecord:
+    return EpochRecord(epoch, math.nan, None, None, None, seconds)
+
+
+def _simulated(run: Run, content: Mapping[str, Any]) -> RunOutcome:
+    found = content["found"]
+    summary = {**of_result(found), "found": found, "timings": {"wall": content["wall_seconds"]}}
+    return RunOutcome(run, "done", summary, environment=dict(content["environment"]))
 
 
 def _forget_error(folder: Path | None, run: Run) -> None:

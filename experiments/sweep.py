@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.experiments.names import short_name
+from dorylax.experiments.names import plain, short_name
 from dorylax.near_matches import did_you_mean
-from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import scalar
 from dorylax.simulation.settings import Simulation
 
@@ -24,12 +23,6 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 
 SEED = "train.seed"
 """Key set by `seeds`."""
-
-ASKED = ("time", "epochs", "cost", "accuracy")
-"""Values of `compare.asks`: the quantity to reduce on the way to the target, or equal accuracy."""
-
-ASKED_OF_SIMULATED = ("time", "cost", "value")
-"""Values of `compare.asks` for simulated runs: time of an epoch, cost of a run, or value."""
 
 Setting = Mapping[str, Any]
 Condition = tuple[str, str]
@@ -123,28 +116,6 @@ class RunOutcome:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Axis:
-    """Axis of a sweep: one key of the grid, or the keys of a zip block, which vary together.
-
-    Attributes:
-        keys: One or more keys.
-        points: Points of the axis, each with one value per key.
-        labels: One label per point, or empty.
-    """
-
-    keys: tuple[str, ...]
-    points: tuple[tuple[Any, ...], ...]
-    labels: tuple[str, ...] = ()
-
-    @property
-    def labelled(self) -> list[tuple[Setting, str]]:
-        """Setting and label of each point. Labels may be empty."""
-        labels = self.labels or ("",) * len(self.points)
-        return [(dict(zip(self.keys, one, strict=True)), label) for one, label in zip(self.points, labels, strict=True)]
-
-
-@final
-@dataclasses.dataclass(frozen=True)
 class Comparison:
     """Comparison of the variants of a sweep with a baseline.
 
@@ -155,7 +126,7 @@ class Comparison:
         target: Target validation accuracy as a fraction, or None to derive it from the baseline.
         over: Keys for additional averages over groups that differ in them.
         name: Name of the baseline of simulated runs, or None to show its values.
-        asks: Compared quantity, one of `ASKED`.
+        asks: Name of the compared quantity in `measures.QUESTIONS`.
         stated: Whether the file sets the baseline. Otherwise it is the first value of the only axis.
     """
 
@@ -206,9 +177,9 @@ class Sweep:
 
     Attributes:
         name: Name of the file without folder and suffix.
-        description: Further text for readers; may be empty.
         axes: Varying keys, in order.
         runs: Runs, with the seed varying fastest.
+        description: Further text for readers; may be empty.
         comparison: Comparison with a baseline, or None.
         text: Text of the file.
         published: Published numbers of the runs, or None.
@@ -219,9 +190,9 @@ class Sweep:
     """
 
     name: str
-    description: str
     axes: tuple[str, ...]
     runs: tuple[Run, ...]
+    description: str = ""
     comparison: Comparison | None = None
     text: str = ""
     published: Published | None = None
@@ -231,22 +202,21 @@ class Sweep:
     file: Path | None = None
 
     @property
+    def headline(self) -> str:
+        """Title, or the name without one."""
+        return self.title or self.name
+
+    @property
     def simulated(self) -> bool:
         """Whether all runs are simulated."""
         return all(run.simulation is not None for run in self.runs)
 
-    @classmethod
-    def of_parts(cls, parts: Sequence[Sweep], **texts: Any) -> Sweep:
-        """Combine several sweeps.
-
-        Args:
-            parts: Sweeps to combine.
-            texts: Name, description, title, question and other text fields of the combined sweep.
-        """
+    def with_parts(self, parts: Sequence[Sweep]) -> Sweep:
+        """Return a copy that combines other sweeps and keeps its own texts."""
         axes = dict.fromkeys(key for part in parts for key in part.axes)
         runs = {run.key: run for part in reversed(parts) for run in part.runs}
         order = dict.fromkeys(run.key for part in parts for run in part.runs)
-        return cls(axes=tuple(axes), runs=tuple(runs[key] for key in order), parts=tuple(parts), **texts)
+        return dataclasses.replace(self, axes=tuple(axes), runs=tuple(runs[key] for key in order), parts=tuple(parts))
 
     def unverified(self) -> Sweep:
         """Return a copy whose runs do not verify the checksums of their data."""
@@ -280,7 +250,7 @@ class Study(NamedTuple):
 
 
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """Select the runs of a sweep that meet all conditions.
+    """Select the runs of a sweep that meet all conditions. Drops parts without such a run.
 
     Args:
         sweep: Complete sweep.
@@ -292,7 +262,15 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     if not conditions:
         return sweep
     if sweep.parts:
-        return _select_of_parts(sweep, conditions)
+        kept, errors = list[Sweep](), list[ConfigError]()
+        for part in sweep.parts:
+            try:
+                kept.append(select(part, conditions))
+            except ConfigError as error:
+                errors.append(error)
+        if not kept:
+            raise errors[0]
+        return sweep.with_parts(kept)
     values: dict[str, list[Any]] = {}
     for run in sweep.runs:
         for key, value in run.varying.items():
@@ -305,8 +283,7 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
             raise ConfigError(f"{only}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}")
         meant = [value for value in values[key] if _means(text, value)]
         if not meant:
-            listed = ", ".join(value if isinstance(value, str) else shown(value) for value in values[key])
-            raise ConfigError(f"{only}: in sweep {sweep.name} {key} is {listed}")
+            raise ConfigError(f"{only}: in sweep {sweep.name} {key} is {', '.join(map(plain, values[key]))}")
         wanted.setdefault(key, []).extend(meant)
     runs = [run for run in sweep.runs if all(run.varying[key] in chosen for key, chosen in wanted.items())]
     if not runs:
@@ -316,20 +293,6 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
         bases = {comparison.group(run) for run in runs if comparison.is_baseline(run)}
         comparison = comparison if all(comparison.group(run) in bases for run in runs) else None
     return dataclasses.replace(sweep, runs=tuple(runs), comparison=comparison)
-
-
-def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """Select from each part, and drop parts without matching runs."""
-    kept, errors = list[Sweep](), list[ConfigError]()
-    for part in sweep.parts:
-        try:
-            kept.append(select(part, conditions))
-        except ConfigError as error:
-            errors.append(error)
-    if not kept:
-        raise errors[0]
-    texts = {name: getattr(sweep, name) for name in ("name", "description", "title", "question", "text", "file")}
-    return Sweep.of_parts(kept, **texts)
 
 
 def _means(text: str, value: Any) -> bool:

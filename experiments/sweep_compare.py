@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from dorylax.experiments.measures import PUBLISHED, PUBLISHED_OF_TRAINED, RATIO
-from dorylax.experiments.sweep import (
-    ASKED,
-    ASKED_OF_SIMULATED,
-    Axis,
-    Comparison,
-    Published,
-    Run,
-    same,
-    within,
-)
+from dorylax.experiments.measures import PUBLISHED, PUBLISHED_OF_TRAINED, QUESTIONS, RATIO
+from dorylax.experiments.sweep import Comparison, Published, Run, Setting, same, within
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document
+
+Axis: TypeAlias = Sequence[tuple[Setting, str]]
+"""One key of the grid, or the keys of a zip block: settings of the same keys, each with its label, which may be empty."""
 
 _COMPARE = ("baseline", "asks", "margin", "target", "over")
 _COMPARE_SIMULATED = ("baseline", "asks", "name")
@@ -26,10 +20,8 @@ _MARGIN = 0.01
 
 
 def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
-    """The values of each key that varies."""
-    return {
-        key: list(dict.fromkeys(point[k] for point in axis.points)) for axis in axes for k, key in enumerate(axis.keys)
-    }
+    """Return the values of each key that varies."""
+    return {key: list(dict.fromkeys(point[key] for point, _ in axis)) for axis in axes for key in axis[0][0]}
 
 
 def known_value(document: Document, key: Any, value: Any, values: Mapping[str, list[Any]], *path: str | int) -> None:
@@ -47,12 +39,11 @@ def known_value(document: Document, key: Any, value: Any, values: Mapping[str, l
 
 def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
     """The comparison of a file without one: a single axis is compared with its first value."""
-    if len(axes) != 1 or len(axes[0].points) < 2:
+    if len(axes) != 1 or len(axes[0]) < 2:
         return None
-    (axis,) = axes
     timed = all(run.virtual or run.simulation is not None for run in runs)
-    baseline = dict(zip(axis.keys, axis.points[0], strict=True))
-    found = Comparison(axis.keys, baseline, _MARGIN, None, asks="time" if timed else "accuracy", stated=False)
+    baseline, _ = axes[0][0]
+    found = Comparison(tuple(baseline), baseline, _MARGIN, None, asks="time" if timed else "accuracy", stated=False)
     seeds = {run.config.train.seed for run in runs if found.is_baseline(run)}
     return found if all(run.config.train.seed in seeds for run in runs) else None
 
@@ -81,7 +72,8 @@ def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run],
             raise document.error(f"unknown part {key!r} of compare: {did_you_mean(key, known)}", "compare", key)
     if (name := content.get("name")) is not None and (not isinstance(name, str) or not name):
         raise document.error(f"name must be text, got {shown(name)}", "compare", "name")
-    allowed, asks = ASKED_OF_SIMULATED if simulate else ASKED, content.get("asks", "time")
+    allowed = [name for name, one in QUESTIONS.items() if (one.simulated if simulate else one.measure) is not None]
+    asks = content.get("asks", "time")
     if asks not in allowed:
         raise document.error(f"asks must be {' or '.join(allowed)}, got {shown(asks)}", "compare", "asks")
     if not axes:
@@ -100,7 +92,7 @@ def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run],
     target, margin = content.get("target"), content.get("margin")
     if target is not None and margin is not None:
         raise document.error("target and margin exclude each other: give one", "compare", "margin")
-    compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
+    compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis[0][0]) for key in axis[0][0])
     over, others = content.get("over", []), [key for key in values if key not in compared]
     if not isinstance(over, list) or not all(isinstance(key, str) for key in over):
         raise document.error(f"over must be a list of keys such as `[data.name]`, got {shown(over)}", "compare", "over")

@@ -33,8 +33,8 @@ from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping
 from dorylax.config.schema import is_key
-from dorylax.experiments.sweep import SEED, Axis, Run, Setting, Sweep
-from dorylax.experiments.sweep_compare import comparison_of, implied, known_value, published_of, values_of
+from dorylax.experiments.sweep import SEED, Run, Setting, Sweep
+from dorylax.experiments.sweep_compare import Axis, comparison_of, implied, known_value, published_of, values_of
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
@@ -70,7 +70,7 @@ def read(text: str, source: str, name: str, code: FolderCode | None = None) -> S
 
 
 def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code: FolderCode | None = None) -> Sweep:
-    """The sweep of one configuration over seeds.
+    """Return the sweep of one configuration over seeds.
 
     Args:
         name: Name of the sweep.
@@ -103,35 +103,33 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     for part in content:
         if part not in known:
             raise document.error(f"unknown part {part!r} of a sweep: {did_you_mean(part, known)}", part)
-    texts: dict[str, Any] = {"name": name}
+    texts: dict[str, Any] = {}
     for part in _TEXTS:
         if not isinstance(text := content.get(part, ""), str):
             raise document.error(f"{part} must be text, got {shown(text)}", part)
         texts[part] = " ".join(text.split())
     if "parts" in content:
-        return Sweep.of_parts(_parts(document, code), **texts)
+        return Sweep(name, axes=(), runs=(), **texts).with_parts(_parts(document, code))
     if not isinstance(simulate := content.get("simulate", False), bool):
         raise document.error(f"simulate must be true or false, got {shown(simulate)}", "simulate")
     keys = _Keys(document, simulate, code)
     base = keys.read(content.get("base", {}))
-    axes = _axes(content, base, keys)
-    seeds = _seeds(document, content.get("seeds", [base.get(SEED, 0)]), base)
-    runs = _runs(axes, seeds, base, keys)
+    axes = _axes(base, keys)
+    runs = _runs(axes, _seeds(document, content.get("seeds", [base.get(SEED, 0)]), base), base, keys)
     comparison, published = implied(axes, runs), None
     if "compare" in content:
         comparison = comparison_of(document, axes, runs, simulate=simulate)
     if "published" in content:
         published = published_of(document, axes, runs, simulate=simulate)
-    varying = tuple(key for axis in axes for key in axis.keys)
-    return Sweep(axes=varying, runs=tuple(runs), comparison=comparison, published=published, **texts)
+    return Sweep(name, axes=tuple(values_of(axes)), runs=runs, comparison=comparison, published=published, **texts)
 
 
-def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], keys: _Keys) -> list[Run]:
-    """The runs of all combinations that no exclusion covers, seeds fastest."""
+def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], keys: _Keys) -> tuple[Run, ...]:
+    """Return the runs of all combinations that no exclusion covers, seeds fastest."""
     document, runs = keys.document, dict[str, Run]()
     exclusions = _exclusions(document, values_of(axes) | {SEED: list(seeds)})
     used: set[int] = set()
-    for points in itertools.product(*(axis.labelled for axis in axes)):
+    for points in itertools.product(*axes):
         setting = {key: value for point, _ in points for key, value in point.items()}
         labels = tuple((tuple(point), label) for point, label in points if label)
         for seed in seeds:
@@ -142,7 +140,7 @@ def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], k
                 continue
             run = dataclasses.replace(keys.run(base, setting, seed), labels=labels)
             if (other := runs.get(run.key)) is not None:
-                home = _home(document.value, axes[-1].keys[-1])[0]
+                home = _home(document.value, list(values_of(axes))[-1])[0]
                 raise document.error(f"({run.label}) is the same run as ({other.label}): remove one", home)
             runs[run.key] = run
     for k in range(len(exclusions)):
@@ -150,7 +148,7 @@ def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], k
             raise document.error(f"excludes no run: {shown(document.value['exclude'][k])}", "exclude", k)
     if not runs:
         raise document.error("every run is excluded", "exclude")
-    return list(runs.values())
+    return tuple(runs.values())
 
 
 # Keys and runs.
@@ -172,7 +170,7 @@ class _Keys(NamedTuple):
             raise self.document.error(unknown_key(key), *path)
 
     def read(self, base: Any) -> dict[str, Any]:
-        """The dotted keys of the base."""
+        """Return the dotted keys of the base."""
         if not isinstance(base, dict):
             raise self.document.error(f"{_BASE} {shown(base)}", "base")
         own = {key: value for key, value in base.items() if is_of_simulation(key)}
@@ -194,15 +192,16 @@ class _Keys(NamedTuple):
         taken[key] = part
         if not isinstance(values, list) or not values:
             raise self.document.error(f"{key} must have a list of at least one value, got {shown(values)}", *path)
+        check = of_simulations.check_value if is_of_simulation(key) else check_value
         for index, value in enumerate(values):
             try:
-                (of_simulations.check_value if is_of_simulation(key) else check_value)(key, value)
+                check(key, value)
             except ConfigError as error:
                 raise self.document.error(error, *path, index) from None
         return values
 
     def run(self, base: Mapping[str, Any], setting: Setting, seed: int) -> Run:
-        """The run of a setting and a seed."""
+        """Return the run of a setting and a seed."""
         try:
             if not self.simulate:
                 return Run(RunConfig.resolve(base, setting, {SEED: seed}, code=self.code), setting)
@@ -223,7 +222,7 @@ class _Keys(NamedTuple):
 
 
 def _home(content: Mapping[str, Any], key: str) -> Place:
-    """Path of the list of a key's values."""
+    """Return the path of the list of a key's values."""
     if key in (content.get("grid") or {}):
         return ("grid", key)
     if isinstance(content["zip"], dict):
@@ -234,27 +233,26 @@ def _home(content: Mapping[str, Any], key: str) -> Place:
 # Axes, seeds, and exclusions.
 
 
-def _axes(content: Mapping[str, Any], base: Mapping[str, Any], keys: _Keys) -> list[Axis]:
-    """The axes of the grid, then those of zip; none if only seeds vary."""
-    document, grid = keys.document, content.get("grid")
+def _axes(base: Mapping[str, Any], keys: _Keys) -> list[Axis]:
+    """Return the axes of the grid, then those of zip; none if only seeds vary."""
+    document = keys.document
+    content, grid = document.value, document.value.get("grid")
     if ("seeds" in content or keys.simulate) and "grid" not in content and "zip" not in content:
         return []
     if (not isinstance(grid, dict) or not grid) and not ("zip" in content and grid is None):
         raise document.error(f"{_GRID} {'nothing' if grid in (None, {}) else shown(grid)}", "grid")
-    taken, axes = dict.fromkeys(base, "base"), []
+    taken, axes = dict.fromkeys(base, "base"), list[Axis]()
     for key, given in (grid or {}).items():
         values = keys.values(key, given, taken, "grid", key)
-        for index, value in enumerate(values):
-            if value in values[:index]:
-                raise document.error(f"{key} lists {shown(value)} twice", "grid", key, index)
-        axes.append(Axis((key,), tuple((value,) for value in values)))
-    if (blocks := content.get("zip", ())) == []:
+        if (index := _repeated(values)) is not None:
+            raise document.error(f"{key} lists {shown(values[index])} twice", "grid", key, index)
+        axes.append([({key: value}, "") for value in values])
+    blocks = content.get("zip", [])
+    if "zip" in content and blocks == []:
         raise document.error("zip must hold keys with lists of values, got []", "zip")
-    if isinstance(blocks, list | tuple):
-        axes += [_zipped(block, taken, keys, "zip", index) for index, block in enumerate(blocks)]
-    else:
-        axes.append(_zipped(blocks, taken, keys, "zip"))
-    return axes
+    if isinstance(blocks, list):
+        return axes + [_zipped(block, taken, keys, "zip", index) for index, block in enumerate(blocks)]
+    return [*axes, _zipped(blocks, taken, keys, "zip")]
 
 
 def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) -> Axis:
@@ -268,8 +266,8 @@ def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) ->
     if not isinstance(labels, list) or not all(isinstance(one, str) and one for one in labels):
         wrong = f"label must be a list of names, one for each value, got {shown(labels)}"
         raise document.error(wrong, *path, _LABEL)
-    if twice := [one for place, one in enumerate(labels) if one in labels[:place]]:
-        raise document.error(f"label lists {shown(twice[0])} twice", *path, _LABEL)
+    if (index := _repeated(labels)) is not None:
+        raise document.error(f"label lists {shown(labels[index])} twice", *path, _LABEL)
     if not columns:
         raise document.error("label names values of other keys: add one to this block", *path, _LABEL)
     first, number = next((key, len(values)) for key, values in columns.items())
@@ -277,11 +275,15 @@ def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) ->
         if len(values) != number:
             uneven = f"values of zip go together, but {first} lists {number} and {key} lists {len(values)}"
             raise document.error(uneven, *path, key)
-    points = list(zip(*columns.values(), strict=True))
-    for index, point in enumerate(points):
-        if point in points[:index]:
-            raise document.error(f"zip lists {shown(list(point))} twice", *path, first, index)
-    return Axis(tuple(columns), tuple(points), tuple(labels))
+    points = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if (index := _repeated(points)) is not None:
+        raise document.error(f"zip lists {shown(list(points[index].values()))} twice", *path, first, index)
+    return list(zip(points, labels or [""] * number, strict=True))
+
+
+def _repeated(values: Sequence[Any]) -> int | None:
+    """Return the position of the first value that equals an earlier one."""
+    return next((index for index, value in enumerate(values) if value in values[:index]), None)
 
 
 def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[int]:
@@ -297,13 +299,13 @@ def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[in
             check_value(SEED, seed)
         except ConfigError as error:
             raise document.error(error, "seeds", index) from None
-        if seed in content[:index]:
-            raise document.error(f"seeds lists {seed} twice", "seeds", index)
+    if (repeated := _repeated(content)) is not None:
+        raise document.error(f"seeds lists {content[repeated]} twice", "seeds", repeated)
     return content
 
 
 def _exclusions(document: Document, values: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
-    """Keys and values of each exclusion; `values` has those of all runs."""
+    """Return the keys and values of each exclusion; `values` has those of all runs."""
     content = document.value.get("exclude", [])
     if not isinstance(content, list) or not all(isinstance(entry, dict) and entry for entry in content):
         wrong = f"exclude must be a list of settings such as `{{model.name: gat}}`, got {shown(content)}"
@@ -334,7 +336,7 @@ def _parts(document: Document, code: FolderCode | None) -> list[Sweep]:
 
 
 def _part(document: Document, name: str, part: Any) -> Document:
-    """A part as a separate file, whose errors have the lines of the whole file.
+    """Return a part as a separate file, whose errors have the lines of the whole file.
 
     It inherits `simulate`, `seeds` and `base`, except for keys in its own base and keys that it varies. In a file that
     simulates, a part that trains does not inherit keys of simulations.

@@ -7,14 +7,16 @@ that the baseline reaches.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+import pandas  # type: ignore[import-untyped]
+
 from dorylax.experiments.analysis import Finding, Group, pool, side
+from dorylax.experiments.names import plain
 from dorylax.experiments.seed_statistics import Interval
 from dorylax.experiments.sweep import Study, Sweep
-from dorylax.settings.errors import shown
 
 SAME_ACCURACY = 0.005
 """Equivalence margin of half a point. Variants are as accurate if the interval of the difference lies within it."""
@@ -45,6 +47,20 @@ def verdict(found: Finding) -> str:
         return NONE
     said = (OPEN, question.more, question.less)[side(ratio, simulated=found.simulated)]
     return MIXED if {question.less: found.more, question.more: found.less}.get(said) else said
+
+
+def verdict_words(found: Finding) -> str:
+    """Describe a verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
+    said, question = verdict(found), found.question
+    if said == NONE or question.measure == "accuracy":
+        return said
+    if said == FAILS:
+        said = f"{FAILS} {places(found)}"
+    elif (total := len(found.groups)) > 1:
+        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
+        said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
+    accurate = accuracy_verdict(found)
+    return f"{said}; {accurate}" if accurate else said
 
 
 def accuracy_verdict(found: Finding) -> str:
@@ -103,7 +119,7 @@ def answers(analysed: Analysed) -> list[str]:
         return [text for text in [answer(study.sweep, groups)] if text]
     if whole := agreement([group for _, groups in analysed for group in groups]):
         return [whole]
-    texts = [(study.sweep.title or study.sweep.name, answer(study.sweep, groups)) for study, groups in analysed]
+    texts = [(study.sweep.headline, answer(study.sweep, groups)) for study, groups in analysed]
     return [f"{name}: {text}" for name, text in texts if text]
 
 
@@ -137,8 +153,7 @@ def how_to_ask(sweep: Sweep) -> str:
     if not sweep.axes:
         return ""
     key = sweep.axes[0]
-    first = sweep.runs[0].setting[key]
-    value = first if isinstance(first, str) else shown(first)
+    value = plain(sweep.runs[0].setting[key])
     return f"Nothing is compared: name a baseline in the sweep file, as in `compare: {{baseline: {{{key}: {value}}}}}`."
 
 
@@ -205,21 +220,23 @@ def places(found: Finding) -> str:
 
 def agreement(groups: Sequence[Group]) -> str:
     """Summarize in one sentence how well the groups reproduce their published ratios; empty without any."""
-    factors = [ours / theirs for _, ours, theirs in published_pairs(groups)]
-    if not factors:
+    pairs = published_pairs(groups)
+    if pairs.empty:
         return ""
-    near = sum(abs(factor - 1) <= WITHIN for factor in factors)
-    middle = math.exp(statistics.median(abs(math.log(factor)) for factor in factors)) - 1
     return (
-        f"{near} of {len(factors)} published ratios are reproduced within {100 * WITHIN:.0f} %; "
-        f"the median deviation is {100 * middle:.0f} %."
+        f"{pairs['near'].sum()} of {len(pairs)} published ratios are reproduced within {100 * WITHIN:.0f} %; "
+        f"the median deviation is {100 * median_deviation(pairs):.0f} %."
     )
 
 
-def published_pairs(groups: Sequence[Group]) -> list[tuple[str, float, float]]:
-    """Return the name, our value and the published value of each published ratio to a measured baseline."""
-    return [
-        (f"{group.name}: {variant.name}, {measure}".removeprefix(": "), ratio.estimate, theirs)
+def published_pairs(groups: Sequence[Group]) -> pandas.DataFrame:
+    """Return each published ratio to a measured baseline.
+
+    Returns:
+        `number` (its name), `published`, `ours`, and `near`: whether they differ by at most `WITHIN`.
+    """
+    rows = [
+        (f"{group.name}: {variant.name}, {measure}".removeprefix(": "), theirs, ratio.estimate)
         for group in groups
         for variant in group.variants
         if variant.finding is not None and not variant.is_baseline
@@ -228,6 +245,13 @@ def published_pairs(groups: Sequence[Group]) -> list[tuple[str, float, float]]:
         and (ratio := variant.finding.ratios.get(measure)) is not None
         and ratio.estimate > 0
     ]
+    pairs = pandas.DataFrame(rows, columns=["number", "published", "ours"])
+    return pairs.assign(near=(pairs["ours"] / pairs["published"] - 1).abs() <= WITHIN)
+
+
+def median_deviation(pairs: pandas.DataFrame) -> float:
+    """Return the median factor between published ratios and ours, minus one."""
+    return math.expm1(np.log(pairs["ours"] / pairs["published"]).abs().median())
 
 
 def _listed(names: Sequence[str]) -> str:

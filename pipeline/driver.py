@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, final, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,15 @@ from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import abstract_like
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
+from dorylax.program.tracing.arguments import step_values
 
 
-class FreeFunctions:
-    """The values without rows that an epoch computes before any rows, as a jitted function shared by all runs of a plan.
+@final
+class DriverFunctions:
+    """The driver's arithmetic in an epoch, as jitted functions shared by all runs of a plan.
 
-    The function contains every equation between its inputs and its outputs, even if a task of the program contains it
-    too: a value without rows is often computed only in the stage that reads it.
+    A function contains every equation between its inputs and its outputs, even if a task of the program contains it too: a
+    value without rows is often computed only in the stage that reads it.
 
     Attributes:
         given: Inputs that change: parameters, state, streams, seed, epoch.
@@ -31,6 +33,11 @@ class FreeFunctions:
         shown: Outputs of `before`.
         before: `(*given, *constants) -> shown`: the values that steps read, and outputs of the model without rows.
         of_epoch: Whether `before` depends only on the epoch, not on the version.
+        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` contains all values pushed by steps.
+            This and the following exist only with a loss.
+        statistics: Positions in `pushed` of the values that `advance` reads.
+        changing: Indices of the leaves of the model's state that change.
+        advance: `(*given, *constants, *statistics) -> leaves`: the changing leaves of the next version.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -55,25 +62,13 @@ class FreeFunctions:
             if not of_version.isdisjoint(variables(equation.invars)):
                 of_version.update(equation.outvars)
         self.of_epoch = of_version.isdisjoint(self.shown)
+        if traced.trains:
+            self._train(plan, known)
 
-
-@final
-class DriverFunctions(FreeFunctions):
-    """The driver's arithmetic of a training epoch.
-
-    Attributes:
-        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` contains all values pushed by steps.
-        statistics: Positions in `pushed` of the values that `advance` reads.
-        changing: Indices of the leaves of the model's state that change.
-        advance: `(*given, *constants, *statistics) -> leaves`: the changing leaves of the next version.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def _train(self, plan: Plan, known: list[Var]) -> None:
         traced, types = plan.program.traced, plan.program.analysis.types
         equations = traced.step.jaxpr.eqns
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
-        known = [*self.given, *self.constants]
         outputs = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
         found = {(output.role, output.name): atom for output, atom in outputs}
         pushed = [var for step in plan.epoch for var in step.sums]
@@ -93,8 +88,8 @@ class DriverFunctions(FreeFunctions):
         self.advance = _jitted(inputs, new, advanced_by, dtypes)
 
 
-class FreeValues:
-    """The values without rows that steps read.
+class Driver:
+    """The driver of a training run or of evaluations.
 
     Args:
         plan: The plan.
@@ -105,18 +100,16 @@ class FreeValues:
     """
 
     def __init__(
-        self, plan: Plan, functions: FreeFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
+        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
     ) -> None:
-        self._traced, self._before = plan.program.traced, functions
+        self._plan, self._functions, self._traced = plan, functions, plan.program.traced
         self._constants = {var: constants[var] for var in functions.constants}
-        self._stream_leaves, self._seed = jax.tree.leaves(streams), seed
-        inputs = zip(self._traced.step.jaxpr.invars, self._traced.inputs, strict=True)
-        self._roles = [(entry.role, type_of(var).dtype) for var, entry in inputs if not entry.of_data]
+        self._streams, self._seed = streams, seed
         self._last: tuple[Any, dict[Var, Any]] | None = None
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
         """Return all values without rows of one version that steps read in an epoch."""
-        functions = self._before
+        functions = self._functions
         given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
         key = (epoch, None if functions.of_epoch else (pulled.version, pulled.ahead))
@@ -126,57 +119,21 @@ class FreeValues:
         return values | self._last[1]
 
     def _given(self, params: Tree, state: Tree, epoch: int) -> list[Any]:
-        leaves: dict[str, Iterator[Any]] = {
-            "param": iter(jax.tree.leaves(params)),
-            "state": iter(jax.tree.leaves(state)),
-            "stream": iter(self._stream_leaves),
-        }
-        given: list[Any] = []
-        for role, dtype in self._roles:
-            if role in leaves:
-                given.append(next(leaves[role]))
-            else:  # as NumPy scalars, because each jnp.uint32() would call JAX
-                given.append(np.asarray({"seed": self._seed, "epoch": epoch, "loss_scale": 1}[role], dtype))
-        return given
-
-
-@runtime_checkable
-class DrivesEpochs(Protocol):
-    """Interface of a training run to its driver."""
-
-    def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
-        """Return all values without rows of one version that steps read in an epoch."""
-        ...
+        return list(step_values(self._traced, params, self._streams, state, seed=self._seed, epoch=epoch).values())
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
         """Return an interval's complete gradient from the sums pushed by its stages (`parameters.records.Finish`)."""
-        ...
-
-    def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
-        """Return the state of the next version (`parameters.records.Advance`)."""
-        ...
-
-
-@final
-class Driver(FreeValues):
-    """Implementation of `DrivesEpochs`; arguments as for `FreeValues`."""
-
-    def __init__(
-        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
-    ) -> None:
-        super().__init__(plan, functions, constants, streams=streams, seed=seed)
-        self._plan, self._functions = plan, functions
-
-    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
-        """See `DrivesEpochs`."""
-        pushed = [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
+        pushed = self._pushed(sums)
         given = self._given(params, state, epoch)
         loss, *gradients = self._functions.finish(*given, *self._constants.values(), *pushed)
         statistics = tuple(pushed[place] for place in self._functions.statistics)
         return jax.tree.unflatten(self._traced.trees["param"], gradients), float(loss), statistics
 
+    def _pushed(self, sums: Mapping[int, Sums]) -> list[Any]:
+        return [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
+
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
-        """See `DrivesEpochs`."""
+        """Return the state of the next version (`parameters.records.Advance`)."""
         given = self._given(params, state, epoch)
         leaves, structure = jax.tree.flatten(state)
         new = self._functions.advance(*given, *self._constants.values(), *statistics)
@@ -186,33 +143,27 @@ class Driver(FreeValues):
 
 
 @final
-class TimingDriver:
-    """Driver for abstract arrays, in place of a `Driver`.
+class AbstractDriver(Driver):
+    """Driver for abstract arrays, which computes nothing; arguments as for `Driver`."""
 
-    Args:
-        plan: The plan.
-        functions: Functions of the plan.
-        constants: Abstract arrays for `functions.constants`.
-    """
-
-    def __init__(self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any]) -> None:
-        self._functions = functions
-        self._values = {var: abstract_like(var, {}) for var in (*functions.given, *functions.shown)}
-        self._values |= {var: constants[var] for var in functions.constants}
-        self._pushed = [(step.index, str(place)) for step in plan.epoch for place in range(len(step.sums))]
+    def __init__(
+        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
+    ) -> None:
+        super().__init__(plan, functions, constants, streams=streams, seed=seed)
+        self._values = {var: abstract_like(var, {}) for var in (*functions.given, *functions.shown)} | self._constants
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:  # noqa: ARG002
-        """See `DrivesEpochs`."""
+        """See `Driver`."""
         return self._values
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:  # noqa: ARG002
-        """See `DrivesEpochs`. The loss is NaN."""
+        """See `Driver`. The loss is NaN."""
         gradients = jax.tree.map(lambda leaf: abstract_array(leaf.shape, leaf.dtype), params)
-        pushed = [sums[stage][place] for stage, place in self._pushed]
+        pushed = self._pushed(sums)
         return gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics)
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:  # noqa: ARG002
-        """See `DrivesEpochs`."""
+        """See `Driver`."""
         return state
 
 

@@ -7,10 +7,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import final
 
+import numpy as np
 import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import Cluster
+from dorylax.cost.time_model import times_of
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
@@ -21,26 +23,23 @@ from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import DrivesEpochs
+from dorylax.pipeline.driver import AbstractDriver, Driver
 from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import own_rows, reads_edge_ids
+from dorylax.pipeline.interval_data import abstract_values, own_rows, stored_values
 from dorylax.pipeline.on_ray import on_cluster
-from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, shares
 from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
-from dorylax.pipeline.setup import Beginnings, layout_for, parameter_servers, prepared_for, prices_for
-from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
+from dorylax.pipeline.setup import Beginnings, graph_host, layout_for, parameter_servers, prepared_for, prices_for
+from dorylax.pipeline.stages import StageFunction, StageSizes, abstract_functions, stage_sizes
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
+from dorylax.pipeline.tensor_calls import make_backend
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
-from dorylax.pipeline.values import Numbers, Values
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.serverless.backends.base import Backend
@@ -57,7 +56,8 @@ class Pipeline:
         loss: Loss per vertex, `(output, labels) -> [V]`.
         layout: Assignment of vertices to servers and intervals; None for abstract arrays.
         pieces: Part of the graph on each server.
-        values: Source of the arrays that servers compute with.
+        rows: Rows of the data on each server (`own_rows`); None to compute on abstract arrays, for timing alone.
+        num_training: Number of training vertices.
         optimizer: An optax transformation.
         config: Settings of the pipeline.
         prices: Cluster whose prices apply to runs; None for free runs.
@@ -69,7 +69,8 @@ class Pipeline:
     loss: RowFunction
     layout: Layout | None
     pieces: tuple[AnyShard, ...]
-    values: Values
+    rows: Sequence[Mapping[str, np.ndarray]] | None
+    num_training: int
     optimizer: optax.GradientTransformation
     config: PipelineConfig
     prices: Cluster | None
@@ -102,17 +103,17 @@ class Pipeline:
         """
         prepared = prepared_for(config, parts, data, optimizer, loss)
         layout = layout_for(data.graph, config, seed)
-        cutting, ids = Cutting(data.graph, layout), reads_edge_ids(prepared)
+        cutting, ids = Cutting(data.graph, layout), prepared.plan.program.reads_edges("ids", "places")
         pieces = tuple(cutting)
         further = {entry.name for entry in prepared.plan.program.traced.spec.named}
-        rows = [own_rows(data, cutting, piece, layout.order, ids=ids, further=further) for piece in pieces]
         return cls(
             prepared=prepared,
             parts=parts,
             loss=loss,
             layout=layout,
             pieces=pieces,
-            values=Numbers(prepared, rows, mask_counts(data)[0], streams=parts.streams, seed=seed),
+            rows=[own_rows(data, cutting, piece, layout.order, ids=ids, further=further) for piece in pieces],
+            num_training=mask_counts(data)[0],
             optimizer=optimizer,
             config=config,
             prices=prices_for(config),
@@ -156,7 +157,10 @@ class Pipeline:
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)
         # Compilation precedes the start of the clock, from which bills are computed.
-        functions = self.values.functions(sizes, of_workers=self.config.runs_stages)
+        if self.rows is None:
+            functions = abstract_functions(self.prepared.plan, sizes)
+        else:
+            functions = self.prepared.functions(sizes, of_workers=self.config.runs_stages)
         labels = {step.index: step.label for step in self.prepared.plan.steps}
         recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
@@ -232,7 +236,7 @@ class Pipeline:
         if (cluster := self._simulated) is not None:
             assert isinstance(clock, VirtualClock)
             servers = self.config.servers + self.config.parameter_servers
-            times = cluster.times(self.seed, clock, servers)
+            times = times_of(cluster, self.seed, clock, servers)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,
@@ -245,7 +249,7 @@ class Pipeline:
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,
-            abstract=self.values.abstract,
+            abstract=self.rows is None,
         )
 
     def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:
@@ -271,29 +275,26 @@ class Pipeline:
         """Return a graph server and its intervals, connected directly to the ledger."""
         gate = Gate(progress.ledger.allowance, progress.hear)
         progress.join(gate.allow)
-        autotuner = make_autotuner(self.config, resources)
-        slots = resources.slots if autotuner is None else autotuner.limit
-        server = GraphServer(
+        if self.rows is None:
+            values = abstract_values(self.prepared, shard)
+        else:
+            values = stored_values(self.prepared, self.rows[shard.server], shard, self.num_training)
+        return graph_host(
+            self.config,
+            self.prepared,
             context,
             shard,
-            workers=context.clock.workers(f"graph {shard.server}", resources.graph_threads),
+            values,
+            resources=resources,
             functions=functions,
-            controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
-            autotuner=autotuner,
+            backend=backend,
             gate=gate,
             recorder=recorder,
-            placement=Placement.of(
-                context.plan,
-                rows_of(shard),
-                sizes=context.sizes,
-                config=self.config,
-                cluster=self.prices,
-                resources=resources,
-            ),
+            report=progress.hear,
+            prices=self.prices,
         )
-        return GraphHost(server, self.values.of_intervals(shard, context.sizes), progress.hear)
 
-    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> DrivesEpochs:
+    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
         """Run the steps before training, and return the driver, which reads their results."""
         if (room := clock.run(backend.warm())) is not None:
             for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
@@ -305,7 +306,9 @@ class Pipeline:
 
         clock.run(prepare_all())
         drain_calls(clock, hosts)
-        return self.values.driver(hosts[0].free_values())
+        kind = AbstractDriver if self.rows is None else Driver
+        plan, functions, free = self.prepared.plan, self.prepared.driver, hosts[0].free_values()
+        return kind(plan, functions, free, streams=self.parts.streams, seed=self.seed)
 
 
 def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:

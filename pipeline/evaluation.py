@@ -6,58 +6,34 @@ Training continues during an evaluation. The two share only the server's shard.
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Mapping
+from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dorylax.clock import Workers
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var, is_literal, type_of
+from dorylax.metrics.evaluation import Evaluated, RowSums, evaluation_of_rows
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import FreeValues
+from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import Intervals
 from dorylax.pipeline.interval_data import interval_data
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import Started
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.plan import Plan
-from dorylax.pipeline.prepare import PreparedPlan
+from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.visit import Visit
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free, Rows
+from dorylax.program.tasks.stage_calls import cut
 from dorylax.serverless.controller import Controller
-from dorylax.serverless.rows import cut
-
-RowSums = Callable[[Any, Any, Any], Any]
-"""Metrics as sums over the rows of each mask: `(output, labels, masks) -> [M, …]`, with masks bool `[M, n]`."""
-
-
-class Evaluated(NamedTuple):
-    """Contribution of the rows of some intervals to an evaluation.
-
-    Attributes:
-        sums: Sums of `RowSums`, `[M, …]`.
-        nan: Whether any output is NaN.
-    """
-
-    sums: np.ndarray
-    nan: bool
-
-    @classmethod
-    def of(cls, parts: Sequence[Evaluated]) -> Evaluated:
-        """Return the total of several contributions, added in order."""
-        total = parts[0].sums
-        for part in parts[1:]:
-            total = total + part.sums
-        return cls(total, any(part.nan for part in parts))
 
 
 def check_outputs(plan: Plan) -> None:
@@ -98,7 +74,7 @@ class EvaluationHost(Intervals):
     def __init__(
         self,
         context: HostContext,
-        prepared: PreparedPlan,
+        prepared: Prepared,
         shard: Shard,
         values: Mapping[int, Any],
         *,
@@ -124,8 +100,8 @@ class EvaluationHost(Intervals):
         self._prepared, self._trees = prepared, traced.trees
         self._outputs = list(traced.step.jaxpr.outvars)
         self._labels, self._masks = labels, masks
-        self._free: FreeValues | None = None
-        self._judge = _judge(sums)
+        self._driver: Driver | None = None
+        self._evaluation = evaluation_of_rows(sums)
 
     def begin(self, streams: Tree, seed: int) -> None:
         """Set up evaluations, after `prepare`.
@@ -135,9 +111,7 @@ class EvaluationHost(Intervals):
             seed: Seed of the run.
         """
         free = self.free_values()
-        functions = self._prepared.free
-        constants = {var: free[var] for var in functions.constants}
-        self._free = FreeValues(self._prepared.plan, functions, constants, streams=streams, seed=seed)
+        self._driver = Driver(self._prepared.plan, self._prepared.driver, free, streams=streams, seed=seed)
 
     async def evaluate(self, params: Tree, state: Tree, number: int) -> Evaluated:
         """Return the contribution of this server's rows, added in the order of intervals.
@@ -150,9 +124,7 @@ class EvaluationHost(Intervals):
         found = []
         for interval, output in enumerate(await self._forward(params, state, number)):
             rows = slice(*self.server.shard.bounds[interval : interval + 2])
-            sums, nan = jax.device_get(self._judge(output, self._labels[rows], self._masks[:, rows]))
-            exact = np.issubdtype(sums.dtype, np.integer)  # inexact sums are added in float64
-            found.append(Evaluated(np.asarray(sums, None if exact else np.float64), bool(nan)))
+            found.append(self._evaluation(output, self._labels[rows], self._masks[:, rows]))
         return Evaluated.of(found)
 
     async def outputs(self, params: Tree, state: Tree, number: int) -> list[np.ndarray]:
@@ -165,49 +137,35 @@ class EvaluationHost(Intervals):
 
     async def _forward(self, params: Tree, state: Tree, number: int) -> list[Any]:
         """Return the output of each interval."""
-        assert self._free is not None
-        values = self._free.values(Pulled(number, params, state), number)
+        assert self._driver is not None
+        values = self._driver.values(Pulled(number, params, state), number)
         weights = tuple(jax.tree.leaves(params))
         first = self.server.first_interval
-        visits = [
-            Visit(interval, first + interval, number, number, weights, values, self._constants[interval])
+        passes = [
+            IntervalPass(interval, first + interval, number, number, weights, values, self._constants[interval])
             for interval in range(self.server.num_intervals)
         ]
-        tasks = [self._clock.spawn(self._walk(visit), name=f"evaluation {visit.number}") for visit in visits]
+        tasks = [
+            self._clock.spawn(self._run_all(self._plan.epoch, current), name=f"evaluation {current.number}")
+            for current in passes
+        ]
         await asyncio.gather(*tasks)
         self.server.counts.take(number)  # discard the unused counts
-        return [jax.tree.unflatten(self._trees["output"], self._rows(visit)) for visit in visits]
+        return [jax.tree.unflatten(self._trees["output"], self._rows(current)) for current in passes]
 
-    async def _walk(self, visit: Visit) -> None:
-        for step in self._plan.epoch:
-            await self._run(step, visit)
-        await self.server.finish(visit)
-
-    def _rows(self, visit: Visit) -> list[Any]:
+    def _rows(self, current: IntervalPass) -> list[Any]:
         """Return the leaves of an interval's output without padding."""
-        first, last = self.server.bounds(visit)
+        first, last = self.server.bounds(current)
         types = self._plan.program.analysis.types
         leaves = []
         for atom in self._outputs:
             if not isinstance(atom, Var):
                 leaves.append(np.asarray(atom.val, type_of(atom).dtype))
                 continue
-            value, found = np.asarray(visit.value(atom)), types[atom]
+            value, found = np.asarray(current.value(atom)), types[atom]
             leaves.append(cut(value, found.axis, found.factor, 0, last - first) if isinstance(found, Rows) else value)
         return leaves
 
 
 def _unasked(started: Started) -> None:
     raise AssertionError(f"an evaluation has no gate, and {started} came to it")
-
-
-@functools.lru_cache(maxsize=8)
-def _judge(sums: RowSums) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """Return a jitted `(output, labels, masks) -> (sums, nan)`, compiled once for all hosts of a process."""
-
-    def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
-        floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        nan = jnp.array([jnp.isnan(leaf).any() for leaf in floats]).any()
-        return sums(output, labels, masks), nan
-
-    return jax.jit(judge)

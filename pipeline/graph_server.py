@@ -1,7 +1,7 @@
 """A graph server: it owns a shard, computes for its intervals on threads, and exchanges boundary rows with its peers.
 
 Values that other intervals read through edges are in the server's buffers (`dorylax.pipeline.buffers`). All other values
-are in a `Visit`. The functions of `dorylax.pipeline.steps` use this class to run the steps of an interval.
+are in an `IntervalPass`. The functions of `dorylax.pipeline.steps` use this class to run the steps of an interval.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
 from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.gate import Gate
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
 from dorylax.pipeline.parameters import ParameterClient
 from dorylax.pipeline.placement import Placement
 from dorylax.pipeline.places import note_place
-from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction, stage_effort
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting
-from dorylax.pipeline.visit import Visit
-from dorylax.runs.servers import GraphServerMetrics
+from dorylax.program.tasks.steps import Operand, Step
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask
+from dorylax.store.servers import GraphServerMetrics
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ class Job(NamedTuple):
 
     Attributes:
         step: Step that the job belongs to.
-        visit: Interval and epoch of the job.
-        place: Number of the job, unique within its step and visit.
+        current: Interval and epoch of the job.
+        place: Number of the job, unique within its step and current.
         flops: Estimated number of operations.
         bytes: Estimated number of bytes read.
         label: Name of the job.
@@ -64,7 +64,7 @@ class Job(NamedTuple):
     """
 
     step: Step
-    visit: Visit
+    current: IntervalPass
     place: int
     flops: int
     bytes: int
@@ -193,65 +193,65 @@ class GraphServer:
 
     # Operations of an interval.
 
-    async def publish(self, number: int, visit: Visit) -> None:
-        """Write the visit's rows of a value to the buffer, and send its boundary rows to the peers with these ghosts."""
+    async def publish(self, number: int, current: IntervalPass) -> None:
+        """Write the pass's rows of a value to the buffer, and send its boundary rows to the peers with these ghosts."""
         publication, buffer = self.context.plan.publications[number], self.buffers[number]
-        first, last = self.bounds(visit)
-        rows = np.asarray(visit.value(publication.var))[: last - first]
-        await buffer.publish(visit.interval, rows, visit.epoch)
+        first, last = self.bounds(current)
+        rows = np.asarray(current.value(publication.var))[: last - first]
+        await buffer.publish(current.interval, rows, current.epoch)
 
         def message(places: np.ndarray) -> RowsMessage:
             sent = rows if len(places) == len(rows) else taken(rows, places, first)  # places are in ascending order
-            return RowsMessage(number, visit.number, visit.epoch, sent, visit.exact)
+            return RowsMessage(number, current.number, current.epoch, sent, current.exact)
 
         # In a synchronous epoch, a reader of one interval's rows also waits for the rows of the other intervals.
         behind: set[int] = set()
-        if self.required(visit) == visit.epoch:
-            behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
+        if self.required(current) == current.epoch:
+            behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < current.epoch}
         senders, row_bytes = self._senders[publication.direction], rows[:1].nbytes
         task = len(self.context.plan.program.tasks) + number
         at_once = self.context.window is None and self._turn is None
-        for peer, places in self.shard.sends[publication.direction][visit.interval]:
-            waiting: Waiting = "sender" if self._last_sent.get((visit.interval, peer)) == number else "receiver"
+        for peer, places in self.shard.sends[publication.direction][current.interval]:
+            waiting: Waiting = "sender" if self._last_sent.get((current.interval, peer)) == number else "receiver"
             if behind and not behind.isdisjoint(senders[peer]):
                 waiting = "nobody"
-            order, num_bytes = (visit.epoch, visit.number, task, peer), len(places) * row_bytes
+            order, num_bytes = (current.epoch, current.number, task, peer), len(places) * row_bytes
             if at_once:  # without a coroutine per message, because messages dominate simulations
-                self._post(visit, peer, message(places), num_bytes, order, waiting=waiting)
+                self._post(current, peer, message(places), num_bytes, order, waiting=waiting)
             else:
-                await self._send(visit, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
+                await self._send(current, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
 
-    async def push(self, step: Step, visit: Visit) -> None:
+    async def push(self, step: Step, current: IntervalPass) -> None:
         """Send a step's part of the gradient to the interval's parameter server while the interval continues."""
-        sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
+        sums = {str(place): np.asarray(current.values[var]) for place, var in enumerate(step.sums)}
         # The parameter server cannot use the other parts before the last one arrives.
         waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
 
         def then(_: float, error: Exception | None) -> None:
             if error is None:
-                visit.pending.end()
+                current.pending.end()
 
         def post(waiting: Waiting) -> None:
-            visit.pending.begin()
-            self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting=waiting, then=then)
+            current.pending.begin()
+            self.parameters.push(current.number, current.epoch, step.index, sums, waiting=waiting, then=then)
 
-        await self._start(visit, post, waiting)
+        await self._start(current, post, waiting)
 
-    async def finish(self, visit: Visit) -> None:
-        """Wait until all messages of the visit have been delivered."""
-        await visit.pending.nothing()
+    async def finish(self, current: IntervalPass) -> None:
+        """Wait until all messages of the pass have been delivered."""
+        await current.pending.nothing()
 
     # Operations for steps.
 
-    def bounds(self, visit: Visit) -> tuple[int, int]:
+    def bounds(self, current: IntervalPass) -> tuple[int, int]:
         """Return the first and last bound of the interval's rows on this server."""
-        return self.shard.bounds[visit.interval], self.shard.bounds[visit.interval + 1]
+        return self.shard.bounds[current.interval], self.shard.bounds[current.interval + 1]
 
-    def required(self, visit: Visit) -> int:
+    def required(self, current: IntervalPass) -> int:
         """Return the oldest epoch of rows that an interval may read in its epoch."""
-        return visit.epoch if visit.exact else self.gate.allowance.required_row_epoch(visit.epoch)
+        return current.epoch if current.exact else self.gate.allowance.required_row_epoch(current.epoch)
 
-    async def wait(self, number: int, visit: Visit) -> None:
+    async def wait(self, number: int, current: IntervalPass) -> None:
         """Wait until the rows of a publication meet the staleness bound and the freshness quorum."""
         stamps = self.buffers[number].stamps
         if self.context.plan.publications[number].constant:
@@ -259,61 +259,61 @@ class GraphServer:
             return
 
         def read() -> BlocksRead:
-            counts = self.block_counts(number, visit.interval)
-            return BlocksRead(counts, visit.interval, np.arange(len(counts)) < self.num_intervals)
+            counts = self.block_counts(number, current.interval)
+            return BlocksRead(counts, current.interval, np.arange(len(counts)) < self.num_intervals)
 
-        await self.wait_for(stamps, visit, read)
+        await self.wait_for(stamps, current, read)
 
-    async def wait_for(self, stamps: Stamps, visit: Visit, read: Callable[[], BlocksRead]) -> None:
+    async def wait_for(self, stamps: Stamps, current: IntervalPass, read: Callable[[], BlocksRead]) -> None:
         """Wait until an interval's rows in a buffer meet the staleness bound and the freshness quorum.
 
         Args:
             stamps: Epochs of the buffer's blocks.
-            visit: The reading interval and its epoch.
+            current: The reading interval and its epoch.
             read: Returns the rows that the interval reads in every epoch.
         """
-        required = self.required(visit)
-        await self._wait(stamps, visit, required)
-        if required >= visit.epoch:
+        required = self.required(current)
+        await self._wait(stamps, current, required)
+        if required >= current.epoch:
             return
-        key = (visit.interval, stamps)
+        key = (current.interval, stamps)
         if key not in self._quorums:
             self._quorums[key] = self.context.asynchrony.freshness.quorum(read())
         if (quorum := self._quorums[key]) is not None:
-            await self._wait(stamps, visit, visit.epoch, quorum)
+            await self._wait(stamps, current, current.epoch, quorum)
 
-    async def _wait(self, stamps: Stamps, visit: Visit, epoch: int, quorum: Quorum | None = None) -> None:
+    async def _wait(self, stamps: Stamps, current: IntervalPass, epoch: int, quorum: Quorum | None = None) -> None:
         begin = self.context.clock.now()
         await stamps.wait(epoch, quorum)
-        self.counts.of(visit.epoch).rows_seconds += self.context.clock.now() - begin
+        self.counts.of(current.epoch).rows_seconds += self.context.clock.now() - begin
 
-    async def copy(self, number: int, step: Step, visit: Visit) -> None:
-        """Copy a publication's rows of the interval's in-neighbors into the visit, once per epoch."""
-        if number in visit.copies:
+    async def copy(self, number: int, step: Step, current: IntervalPass) -> None:
+        """Copy a publication's rows of the interval's in-neighbors into the pass, once per epoch."""
+        if number in current.copies:
             return
-        await self.wait(number, visit)
-        buffer, sources = self.buffers[number], self.shard.unique_sources(visit.interval)
-        counts = self.block_counts(number, visit.interval)
+        await self.wait(number, current)
+        buffer, sources = self.buffers[number], self.shard.unique_sources(current.interval)
+        counts = self.block_counts(number, current.interval)
 
         def work() -> tuple[np.ndarray, Reads]:
             with buffer.guard.reading():
                 return taken(buffer.rows, sources), buffer.reads(counts)
 
-        job = Job(step, visit, _COPY - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
-        visit.copies[number], found = (await self.compute(job, work)).value
+        job = Job(step, current, _COPY - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
+        current.copies[number], found = (await self.compute(job, work)).value
         if not self.context.plan.publications[number].constant:
-            self.recorder.read(self.shard.server, visit, found)
+            self.recorder.read(self.shard.server, current, found)
 
-    def operand(self, operand: Operand, visit: Visit, *, copied: bool) -> np.ndarray:
-        """Return the array that a graph operator reads: the visit's rows or edges, its copy, or a buffer."""
+    def operand(self, operand: Operand, current: IntervalPass, *, copied: bool) -> np.ndarray:
+        """Return the array that a graph operator reads: the pass's rows or edges, its copy, or a buffer."""
         number = operand.publication
         if number is not None:
-            array: np.ndarray = visit.copies[number] if copied else self.buffers[number].rows
+            array: np.ndarray = current.copies[number] if copied else self.buffers[number].rows
             return array
-        array = np.asarray(visit.value(operand.var))
+        array = np.asarray(current.value(operand.var))
         if operand.role == "edge":
             return array
-        first, last = self.bounds(visit)
+        first, last = self.bounds(current)
         return array[: last - first]
 
     def pieces(self, step: Step, interval: int, rows: RowRange) -> list[Piece]:
@@ -358,8 +358,8 @@ class GraphServer:
         return await self.workers.run_all(requests, lambda place, timed: self._ended(jobs[place][0], timed))
 
     def _asked(self, job: Job, work: Callable[[], T]) -> Request[T]:
-        model, visit = self.context.times, job.visit
-        order = (visit.epoch, visit.number, job.step.index, job.place)
+        model, current = self.context.times, job.current
+        order = (current.epoch, current.number, job.step.index, job.place)
         seconds: Duration = 0.0
         if model is not None:
             server = self.shard.server
@@ -370,7 +370,7 @@ class GraphServer:
         if job.elementwise is not None:
             effort = stage_effort(job.step, self.context.sizes.of(job.step))
         self._queue(1)
-        self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
+        self.counts.of(current.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         return Request(work, seconds, order, effort)
 
     def _ended(self, job: Job, timed: Timed[Any] | None) -> None:
@@ -378,16 +378,16 @@ class GraphServer:
         if timed is not None:
             times = (timed.start, timed.end)
             self.placement.measured(job.step, timed.end - timed.start, on_functions=False)
-            self.recorder.graph_task(job.label, self.shard.server, job.visit, times=times, task=job.step.index)
+            self.recorder.graph_task(job.label, self.shard.server, job.current, times=times, task=job.step.index)
 
-    async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
+    async def ask_worker(self, step: Step, current: IntervalPass, task: TensorTask) -> tuple[Any, ...]:
         """Run a stage on a tensor worker.
 
         Raises:
             TaskFailedError: The task failed too often.
         """
         self._unanswered += 1
-        self.counts.of(visit.epoch).tensor_queued(self._unanswered)
+        self.counts.of(current.epoch).tensor_queued(self._unanswered)
         try:
             async with self._one_turn():
                 result = await self.controller.run(task)
@@ -395,25 +395,27 @@ class GraphServer:
             self._unanswered -= 1
         times = (result.start, result.end)
         self.placement.measured(step, result.end - result.start, on_functions=True)
-        self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
+        self.recorder.tensor_task(step.label, self.shard.server, current, times=times, task=step.index)
         return result.values
 
-    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int) -> None:
+    async def send(
+        self, current: IntervalPass, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int
+    ) -> None:
         """Send a message to a peer while the interval continues.
 
         Args:
-            visit: Visit that sends the message. A visit ends only when all its messages are acknowledged, so the message
-                is urgent for the sender.
+            current: Pass that sends the message. It ends only when all its messages are acknowledged, so the message is
+                urgent for the sender.
             peer: Index of the receiving server.
             message: The message.
             order: Unique key of the message, see `Transport.request`.
             num_bytes: Size of its rows in bytes.
         """
-        await self._send(visit, peer, lambda: message, num_bytes, order, waiting="sender")
+        await self._send(current, peer, lambda: message, num_bytes, order, waiting="sender")
 
     async def _send(
         self,
-        visit: Visit,
+        current: IntervalPass,
         peer: int,
         make: Callable[[], Message],
         num_bytes: int,
@@ -427,13 +429,20 @@ class GraphServer:
             await window.enter(num_bytes)
         message = make()
         await self._start(
-            visit, lambda found: self._post(visit, peer, message, num_bytes, order, waiting=found), waiting
+            current, lambda found: self._post(current, peer, message, num_bytes, order, waiting=found), waiting
         )
 
     def _post(
-        self, visit: Visit, peer: int, message: Message, num_bytes: int, order: tuple[int, ...], *, waiting: Waiting
+        self,
+        current: IntervalPass,
+        peer: int,
+        message: Message,
+        num_bytes: int,
+        order: tuple[int, ...],
+        *,
+        waiting: Waiting,
     ) -> None:
-        visit.pending.begin()
+        current.pending.begin()
         kind, label = _KINDS[type(message)]
         self.context.transport.post(
             self.address,
@@ -443,7 +452,7 @@ class GraphServer:
             num_bytes=num_bytes + HEADER_BYTES,
             order=order,
             waiting=waiting,
-            then=_Sent(self, visit, _to(label, peer), num_bytes),
+            then=_Sent(self, current, _to(label, peer), num_bytes),
         )
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
@@ -465,14 +474,14 @@ class GraphServer:
         exact = exact or epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception
 
-    async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:
+    async def _start(self, current: IntervalPass, post: Callable[[Waiting], None], waiting: Waiting) -> None:
         """Post a message; in `no-pipe` mode, wait for its delivery."""
         if self._turn is None:
             post(waiting)
             return
         async with self._turn:
             post("sender")
-            await visit.pending.nothing()
+            await current.pending.nothing()
 
     def _queue(self, change: int) -> None:
         """Update the number of queued graph tasks, and adapt the limit of concurrent tensor tasks."""
@@ -488,22 +497,22 @@ class GraphServer:
 class _Sent:
     """Callback for the delivery of a message (`Then`)."""
 
-    __slots__ = ("_begin", "_label", "_num_bytes", "_server", "_visit")
+    __slots__ = ("_begin", "_current", "_label", "_num_bytes", "_server")
 
-    def __init__(self, server: GraphServer, visit: Visit, label: str, num_bytes: int) -> None:
-        self._server, self._visit, self._label, self._num_bytes = server, visit, label, num_bytes
+    def __init__(self, server: GraphServer, current: IntervalPass, label: str, num_bytes: int) -> None:
+        self._server, self._current, self._label, self._num_bytes = server, current, label, num_bytes
         self._begin = server.context.clock.now()
 
     def __call__(self, ago: float, error: Exception | None) -> None:
-        server, visit, context = self._server, self._visit, self._server.context
+        server, current, context = self._server, self._current, self._server.context
         if context.window is not None:
             context.window.leave(self._num_bytes)
         if error is not None:
-            note_place(error, visit.place(server.shard.server, self._label))
+            note_place(error, current.place(server.shard.server, self._label))
             return
         times, size = (self._begin, context.clock.now() - ago), self._num_bytes + HEADER_BYTES
-        server.recorder.message(self._label, server.shard.server, visit, times=times, num_bytes=size)
-        visit.pending.end()
+        server.recorder.message(self._label, server.shard.server, current, times=times, num_bytes=size)
+        current.pending.end()
 
 
 @functools.lru_cache(4096)

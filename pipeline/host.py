@@ -15,14 +15,14 @@ from typing import Any, final
 import jax
 
 from dorylax.jax_internals import Var
-from dorylax.pipeline.driver import DrivesEpochs
+from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.places import note_place
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.visit import Visit
 from dorylax.program.rows.types import Free, Summed
+from dorylax.program.tasks.steps import Step
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,36 +63,40 @@ class Intervals:
         ]
 
     async def _prepare(self, interval: int, number: int) -> None:
-        visit = Visit(interval, number, -1, -1, (), {}, self._constants[interval])
+        current = IntervalPass(interval, number, -1, -1, (), {}, self._constants[interval])
         for publication in self._of_data:
-            await self.server.publish(publication, visit)
-        for step in self._plan.once:
-            await self._run(step, visit)
-        await self.server.finish(visit)
+            await self.server.publish(publication, current)
+        await self._run_all(self._plan.once, current)
         constants = self._constants[interval]
-        constants.update(visit.values)
+        constants.update(current.values)
         for var in self._rows_of_once:
             constants.pop(var, None)
         self._unprepared -= 1
         if not self._unprepared:
             self.server.release()
 
-    async def _run(self, step: Step, visit: Visit) -> None:
+    async def _run_all(self, steps: Sequence[Step], current: IntervalPass) -> None:
+        """Run the steps of a pass, and wait until its messages are acknowledged."""
+        for step in steps:
+            await self._run(step, current)
+        await self.server.finish(current)
+
+    async def _run(self, step: Step, current: IntervalPass) -> None:
         """Run one step of an interval and publish its results.
 
-        Boundary rows and gradients may still be in flight on return (`Visit.pending`).
+        Boundary rows and gradients may still be in flight on return (`IntervalPass.pending`).
         """
         try:
-            await RUN[step.kind](self.server, step, visit)
+            await RUN[step.kind](self.server, step, current)
             for number in step.publishes:
-                await self.server.publish(number, visit)
-            if step.sums and visit.epoch >= 0:
-                await self.server.push(step, visit)
+                await self.server.publish(number, current)
+            if step.sums and current.epoch >= 0:
+                await self.server.push(step, current)
         except Exception as error:
-            note_place(error, visit.place(self.server.shard.server, step.label))
+            note_place(error, current.place(self.server.shard.server, step.label))
             raise
         for var in step.forget:
-            visit.values.pop(var, None)
+            current.values.pop(var, None)
 
 
 @final
@@ -112,7 +116,7 @@ class GraphHost(Intervals):
         self._report = report
         self._waiting: dict[int, float] = {}  # intervals at the gate, with the start of their uncounted wait
 
-    def begin(self, driver: DrivesEpochs, epoch: int) -> None:
+    def begin(self, driver: Driver, epoch: int) -> None:
         """Start training on all intervals, which enter the gate.
 
         Args:
@@ -133,7 +137,7 @@ class GraphHost(Intervals):
             self._waiting[number] = now
         return dataclasses.asdict(counts)
 
-    async def _live(self, interval: int, number: int, driver: DrivesEpochs, epoch: int) -> None:
+    async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         server = self.server.shard.server
         while True:
             await self._enter(number, epoch)
@@ -143,7 +147,7 @@ class GraphHost(Intervals):
             values = driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
             constants = self._constants[interval]
-            visit = Visit(
+            current = IntervalPass(
                 interval,
                 number,
                 epoch,
@@ -154,11 +158,9 @@ class GraphHost(Intervals):
                 ahead=pulled.ahead,
                 exact=pulled.exact,
             )
-            _LOG.debug("%s", visit.place(server, f"with weights of version {pulled.version}"))
-            for step in self._plan.epoch:
-                await self._run(step, visit)
-            await self.server.finish(visit)
-            del visit, pulled, weights, values  # free rows and weights at the end of the epoch
+            _LOG.debug("%s", current.place(server, f"with weights of version {pulled.version}"))
+            await self._run_all(self._plan.epoch, current)
+            del current, pulled, weights, values  # free rows and weights at the end of the epoch
             self._report(Walked(number, epoch))
             epoch += 1
 

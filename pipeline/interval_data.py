@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from itertools import pairwise
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from dorylax.aligned import rows_of
@@ -14,12 +12,14 @@ from dorylax.graph.array_names import MASKS as MASK_NAMES
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard import AnyShard
-from dorylax.jax_internals import Var, type_of, variables
-from dorylax.pipeline.prepare import PreparedPlan
+from dorylax.jax_internals import Var, type_of
+from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.stages import StageSizes, abstract_like
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
-from dorylax.serverless.rows import pad
+from dorylax.program.tasks.stage_calls import pad
+from dorylax.program.tracing.arguments import data_inputs
+from dorylax.program.tracing.traced import Input
 
 
 def own_rows(
@@ -66,7 +66,7 @@ def own_rows(
 
 
 def stored_values(
-    prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
+    prepared: Prepared, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
 ) -> dict[int, Any]:
     """Return the server's values that steps read, by position of the input. Values per edge are in slot order.
 
@@ -77,35 +77,26 @@ def stored_values(
         num_training: Number of training vertices in the whole graph.
     """
     traced = prepared.plan.program.traced
-    spec, constants = traced.spec, iter(traced.constants)
-    lengths = {"vertex": shard.num_rows, "edge": shard.last_edge - shard.first_edge if spec.edge_ids_fit else 0}
-    counts = {"vertices": spec.num_vertices, "edges": spec.num_edges if spec.edge_ids_fit else -1}
-    wanted, inputs = _wanted(prepared), traced.step.jaxpr.invars
-    values: dict[int, Any] = {}
-    for k, entry in enumerate(traced.inputs):
-        constant = next(constants) if entry.role == "constant" else None
-        if not entry.of_data or entry.role == "graph" or inputs[k] not in wanted:
-            continue
-        match entry.role:
-            case "constant":
-                values[k] = constant
-            case "count":
-                values[k] = jnp.int32(counts[entry.name])
-            case "real":
-                assert entry.space is not None
-                values[k] = np.ones(lengths[entry.space], bool)
-            case "weights":
-                values[k] = (rows[MASKS][0] / num_training).astype(type_of(inputs[k]).dtype)
-            case _:
-                values[k] = rows[row_name(entry.role, entry.name)]
-    return values
+    lengths = {"vertex": shard.num_rows, "edge": shard.edge_bounds[-1] if traced.spec.edge_ids_fit else 0}
+
+    def array(var: Var, entry: Input) -> np.ndarray:
+        if entry.role == "real":
+            assert entry.space is not None
+            return np.ones(lengths[entry.space], bool)
+        if entry.role == "weights":
+            weights: np.ndarray = (rows[MASKS][0] / num_training).astype(type_of(var).dtype)
+            return weights
+        return rows[row_name(entry.role, entry.name)]
+
+    return data_inputs(traced, array, traced.spec.num_vertices or 0, traced.spec.num_edges or 0, _wanted(prepared))
 
 
-def reads_edge_ids(prepared: PreparedPlan) -> bool:
-    """Return whether a step reads ids or positions of edges."""
-    traced, wanted = prepared.plan.program.traced, _wanted(prepared)
-    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
-    return any(var in wanted for var, one in entries if one.role in ("ids", "places") and one.space == "edge")
+def abstract_values(prepared: Prepared, shard: AnyShard) -> dict[int, Any]:
+    """Return the values of `stored_values` with abstract arrays."""
+    traced = prepared.plan.program.traced
+    at = {SYMBOLS["vertex"]: shard.num_rows, SYMBOLS["edge"]: shard.edge_bounds[-1]}
+    sizes = traced.spec.num_vertices or 0, traced.spec.num_edges or 0
+    return data_inputs(traced, lambda var, _: abstract_like(var, at), *sizes, _wanted(prepared))
 
 
 MASKS = "masks"
@@ -120,7 +111,7 @@ def row_name(role: str, name: str) -> str:
 
 
 def interval_data(
-    prepared: PreparedPlan, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
+    prepared: Prepared, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
 ) -> list[dict[Var, Any]]:
     """Return the data that stages, publications and the driver read.
 
@@ -136,10 +127,9 @@ def interval_data(
     plan = prepared.plan
     program = plan.program
     types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
-    wanted = _wanted(prepared)
     # Rows read only before training are padded on reading, which saves a copy of the features.
     again = {var for step in plan.epoch for var in step.reads}
-    found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
+    found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items()}
     constants: list[dict[Var, Any]] = []
     for interval in range(shard.num_intervals):
         mine: dict[Var, Any] = {}
@@ -160,29 +150,6 @@ def interval_data(
     return constants
 
 
-def abstract_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
-    """Return the values of `interval_data` as abstract arrays."""
-    traced, types = prepared.plan.program.traced, prepared.plan.program.analysis.types
-    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
-    wanted = _wanted(prepared)
-    found = [var for var, entry in entries if entry.of_data and entry.role != "graph" and var in wanted]
-    again = {var for step in prepared.plan.epoch for var in step.reads}
-    constants: list[dict[Var, Any]] = []
-    for (first, last), (first_edge, last_edge) in zip(pairwise(shard.bounds), pairwise(shard.edge_bounds), strict=True):
-        at = {SYMBOLS["vertex"]: last - first, SYMBOLS["edge"]: last_edge - first_edge}
-        padded = {**at, SYMBOLS["vertex"]: sizes.vertices}
-        mine = {}
-        for var in found:
-            row_type = types[var]
-            is_padded = isinstance(row_type, Rows) and row_type.space == "vertex" and var in again
-            mine[var] = abstract_like(var, padded if is_padded else at)
-        constants.append(mine)
-    return constants
-
-
-def _wanted(prepared: PreparedPlan) -> set[Var]:
-    """Return the variables that steps, publications, outputs and the functions without rows read."""
-    plan = prepared.plan
-    wanted = {var for step in plan.steps for var in step.reads}
-    wanted |= {publication.var for publication in plan.publications}
-    return wanted | set(prepared.free.constants) | set(variables(plan.program.traced.step.jaxpr.outvars))
+def _wanted(prepared: Prepared) -> set[Var]:
+    """Return the inputs that steps, outputs and the functions without rows read."""
+    return {*prepared.plan.program.read_inputs, *prepared.driver.constants}

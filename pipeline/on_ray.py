@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.ray_cluster.cluster import nodes_of
 from dorylax.ray_cluster.connection import connected
-from dorylax.ray_cluster.nodes import nodes_of
 
 
 @contextlib.contextmanager

@@ -16,10 +16,10 @@ from dorylax.jax_internals import JaxprEqn, Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.operator import Role
 from dorylax.ops.row_loops.rows import RowRange
-from dorylax.pipeline.plan import Step
 from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.graph_operators import gathered_bytes
 from dorylax.program.jaxpr.symbols import row_space
+from dorylax.program.tasks.steps import Step
 
 _PIECE_BYTES = 8 * 2**20
 """Approximate number of bytes read by a piece of a gather. With narrow rows, smaller pieces would last only microseconds."""

@@ -18,9 +18,10 @@ from dorylax.cost.placement import Expected, Room, StageTimes, decide, expected
 from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.operators import Piece
-from dorylax.pipeline.plan import Plan, Step
+from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
+from dorylax.program.tasks.steps import Step
 
 _REMEMBERED = 5
 """Number of epochs in the median of durations, so that a single straggler or cold start has no effect."""

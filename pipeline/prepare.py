@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any, final
 
-from dorylax.pipeline.driver import DriverFunctions, FreeFunctions
+from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
 from dorylax.program.artefact.export import StageSet, export_stages
@@ -17,18 +16,20 @@ from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec
 
 
-@dataclasses.dataclass(eq=False)
-class PreparedPlan:
+@final
+class Prepared:
     """A plan with its functions, for data of one kind.
 
-    Attributes:
+    Args:
         plan: The plan.
-        free: Functions for the values without rows that are computed before any rows.
+
+    Attributes:
+        driver: Functions of the driver.
     """
 
-    plan: Plan
-    free: FreeFunctions
-    _functions: dict[tuple[int, int], StageFunction] = dataclasses.field(default_factory=dict)
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.driver = plan, DriverFunctions(plan)
+        self._functions: dict[tuple[int, int], StageFunction] = {}
 
     def functions(self, sizes: StageSizes, *, of_workers: bool) -> dict[int, StageFunction]:
         """Return the functions of stages and driver tasks by task index, compiled for these sizes.
@@ -46,42 +47,10 @@ class PreparedPlan:
                 found[step.index] = self._functions[key]
         return found
 
-
-@final
-class Prepared(PreparedPlan):
-    """A model prepared for training.
-
-    Args:
-        plan: The plan.
-
-    Attributes:
-        driver: Functions of the driver.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.driver = DriverFunctions(plan)
-        super().__init__(plan, self.driver)
-
     @functools.cached_property
     def artefacts(self) -> StageSet:
         """Exported stages for workers in other processes."""
         return export_stages(self.plan.program)
-
-
-def prepare_evaluation(parts: ModelParts, spec: DataSpec, passes: tuple[str, ...]) -> PreparedPlan:
-    """Trace, split and plan a model's exact forward pass, which graph servers run without workers.
-
-    Args:
-        parts: The model.
-        spec: Specification of the data.
-        passes: Passes to apply.
-
-    Raises:
-        SplitError: The forward pass cannot be split.
-    """
-    traced = trace(parts, spec, loss=None, metrics=None)
-    plan = Plan.of(optimise(traced, passes=passes), workers=False)
-    return PreparedPlan(plan, FreeFunctions(plan))
 
 
 def prepare(
@@ -89,70 +58,45 @@ def prepare(
     spec: DataSpec,
     passes: tuple[str, ...],
     *,
-    loss: RowFunction = cross_entropy,
+    loss: RowFunction | None = cross_entropy,
     stale_price: float = 0.0,
     workers: bool = True,
 ) -> Prepared:
-    """Trace, split and plan a model for training. Results are cached by model and kind of data.
+    """Trace, split and plan a model. Results are cached by model and kind of data.
 
     Args:
         parts: The model.
         spec: Specification of the data.
         passes: Passes to apply.
-        loss: Loss per vertex, `(output, labels) -> [V]`.
+        loss: Loss per vertex, `(output, labels) -> [V]`; None for the exact forward pass of evaluations.
         stale_price: Price of a stale byte, see `passes.reorder`.
         workers: Whether tensor workers run the stages intended for them, see `Plan.of`.
 
     Raises:
         SplitError: The model cannot be split.
     """
-    question = _Question(parts, spec, passes, loss, stale_price, workers=workers)
+    key = (
+        parts.structure,
+        spec,
+        passes,
+        loss,
+        stale_price,
+        workers,
+        signature((parts.params, parts.streams, parts.state)),
+    )
     try:
-        return _prepared(question)
+        found = _prepared(key)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
-        return question.answer()
-
-
-@final
-class _Question:
-    """Cache key of a prepared model; hashable if the model's structure is."""
-
-    def __init__(
-        self,
-        parts: ModelParts,
-        spec: DataSpec,
-        passes: tuple[str, ...],
-        loss: RowFunction,
-        stale_price: float,
-        *,
-        workers: bool,
-    ) -> None:
-        self._parts, self._spec, self._passes, self._loss, self._stale_price = parts, spec, passes, loss, stale_price
-        self._workers = workers
-        self._key: Any = (
-            parts.structure,
-            spec,
-            passes,
-            loss,
-            stale_price,
-            workers,
-            signature((parts.params, parts.streams, parts.state)),
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self._key == other._key
-
-    def answer(self) -> Prepared:
-        traced = trace(self._parts, self._spec, loss=self._loss, metrics=None)
-        program = optimise(traced, passes=self._passes, stale_price=self._stale_price)
-        return Prepared(Plan.of(program, workers=self._workers))
+        found = []
+    if not found:
+        traced = trace(parts, spec, loss=loss, metrics=None)
+        found.append(Prepared(Plan.of(optimise(traced, passes=passes, stale_price=stale_price), workers=workers)))
+    return found[0]
 
 
 @functools.lru_cache(maxsize=8)
-def _prepared(question: _Question) -> Prepared:
-    return question.answer()
+def _prepared(key: tuple[Any, ...]) -> list[Prepared]:  # noqa: ARG001
+    """Return the model prepared for a key, or an empty list, to which the caller adds it."""
+    return []

@@ -11,9 +11,9 @@ from typing import Any, final
 
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.server_counts import EpochCounts, GraphCounts, ParameterCounts, add_up, lag_of
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.visit import Visit
 from dorylax.serverless.controller import Call
 
 Trace = Callable[[Span], None]
@@ -59,35 +59,41 @@ class Recorder:
 
     # Graph servers.
 
-    def graph_task(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], task: int) -> None:
+    def graph_task(
+        self, label: str, server: int, current: IntervalPass, *, times: tuple[float, float], task: int
+    ) -> None:
         """Record a task that a graph server has run for an interval."""
         self.counters.graph_tasks += 1
-        counts = self.graph[server].of(visit.epoch)
+        counts = self.graph[server].of(current.epoch)
         counts.graph_tasks += 1
         counts.graph_seconds += times[1] - times[0]
-        self._tell(Span(label, "graph", server, visit.number, visit.epoch, *times, task))
+        self._tell(Span(label, "graph", server, current.number, current.epoch, *times, task))
 
-    def tensor_task(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], task: int) -> None:
+    def tensor_task(
+        self, label: str, server: int, current: IntervalPass, *, times: tuple[float, float], task: int
+    ) -> None:
         """Record a task that a worker has run for an interval."""
         self.counters.tensor_tasks += 1
-        counts = self.graph[server].of(visit.epoch)
+        counts = self.graph[server].of(current.epoch)
         counts.tensor_tasks += 1
         counts.tensor_seconds += times[1] - times[0]
-        self._tell(Span(label, "tensor", server, visit.number, visit.epoch, *times, task))
+        self._tell(Span(label, "tensor", server, current.number, current.epoch, *times, task))
 
-    def message(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], num_bytes: int) -> None:
+    def message(
+        self, label: str, server: int, current: IntervalPass, *, times: tuple[float, float], num_bytes: int
+    ) -> None:
         """Record a message of an interval to another graph server."""
-        counts = self.graph[server].of(visit.epoch)
+        counts = self.graph[server].of(current.epoch)
         for total in (self.counters, counts):
             total.messages += 1
             total.message_bytes += num_bytes
-        self._tell(Span(label, "network", server, visit.number, visit.epoch, *times))
+        self._tell(Span(label, "network", server, current.number, current.epoch, *times))
 
-    def read(self, server: int, visit: Visit, found: Reads) -> None:
+    def read(self, server: int, current: IntervalPass, found: Reads) -> None:
         """Record the rows that an interval has read."""
-        if lags := lag_of(visit.epoch, found):
+        if lags := lag_of(current.epoch, found):
             add_up(self.counters.rows_by_lag, lags)
-            add_up(self.graph[server].of(visit.epoch).rows_by_lag, lags)
+            add_up(self.graph[server].of(current.epoch).rows_by_lag, lags)
 
     def calls(self, server: int) -> Callable[[Call], None]:
         """Return a callback that records the function calls of one server. Every call is billed, whatever its outcome."""

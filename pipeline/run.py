@@ -18,7 +18,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import Loss, ParameterServerMetrics, ServerMetrics
+from dorylax.store.servers import Loss, ParameterServerMetrics, ServerMetrics
 
 
 @final

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, final
 
 from dorylax.pipeline.buffers import Reads
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics
 
 C = TypeVar("C")
 

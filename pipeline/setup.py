@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -14,18 +14,29 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, lay_out, partition
+from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import DrivesEpochs
+from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.gate import Gate
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.interval_data import interval_data
+from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.parameters.compute import ParameterWorkers
 from dorylax.pipeline.parameters.step_counts import uncounted
+from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Recorder
+from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.saved import Saved, remembered, stability
+from dorylax.pipeline.stages import StageFunction
+from dorylax.pipeline.tensor_calls import make_autotuner, make_controller
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.serverless.backends.base import Backend
 from dorylax.settings.errors import ConfigError
 
 
@@ -131,6 +142,60 @@ def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Lay
         raise ConfigError.of("pipeline.intervals", f"= {config.intervals} do not fit: {error}{even}") from error
 
 
+def graph_host(
+    config: PipelineConfig,
+    prepared: Prepared,
+    context: HostContext,
+    shard: AnyShard,
+    values: Mapping[int, Any],
+    *,
+    resources: Resources,
+    functions: Mapping[int, StageFunction],
+    backend: Backend,
+    gate: Gate,
+    recorder: Recorder,
+    report: Callable[[Started | Walked], None],
+    prices: Cluster | None,
+) -> GraphHost:
+    """Create a graph server and its intervals.
+
+    Args:
+        config: Settings of the pipeline.
+        prepared: The plan and its functions.
+        context: State shared with the other servers.
+        shard: The server's part of the graph.
+        values: The server's data by position of the input, see `interval_data`.
+        resources: Numbers of threads and slots.
+        functions: Compiled functions of the stages and driver tasks that run here, by task index.
+        backend: Backend of tensor tasks.
+        gate: Gate of the server's intervals.
+        recorder: Records tasks, messages and reads.
+        report: Reports the progress of intervals to the ledger.
+        prices: Cluster whose prices decide between functions and the server; None for a free run.
+    """
+    autotuner = make_autotuner(config, resources)
+    slots = resources.slots if autotuner is None else autotuner.limit
+    server = GraphServer(
+        context,
+        shard,
+        workers=context.clock.workers(f"graph {shard.server}", resources.graph_threads),
+        functions=functions,
+        controller=make_controller(config, slots, backend, context.clock, recorder.calls(shard.server)),
+        autotuner=autotuner,
+        gate=gate,
+        recorder=recorder,
+        placement=Placement.of(
+            context.plan,
+            rows_of(shard),
+            sizes=context.sizes,
+            config=config,
+            cluster=prices,
+            resources=resources,
+        ),
+    )
+    return GraphHost(server, interval_data(prepared, values, shard, context.sizes), report)
+
+
 class Beginnings(NamedTuple):
     """Initial state of the parameter servers.
 
@@ -155,7 +220,7 @@ def parameter_servers(
     config: PipelineConfig,
     prepared: Prepared,
     optimizer: optax.GradientTransformation,
-    driver: DrivesEpochs,
+    driver: Driver,
     start: Beginnings,
     *,
     context: HostContext,

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from dorylax.abstract_array import abstract_array, is_abstract
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of
-from dorylax.pipeline.plan import Plan, Step
+from dorylax.pipeline.plan import Plan
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
-from dorylax.program.rows.types import Rows, Summed
-from dorylax.serverless.rows import cut
+from dorylax.program.tasks.steps import Step
 
 StageFunction = Callable[..., Sequence[Any]]
 
@@ -58,7 +57,7 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     at = {SYMBOLS[step.space]: rows}
     function = jit(jaxpr_as_fun(instantiate(plan.program.function_of(step.index), at)))
     operands = []
-    for var in plan.program.interfaces[step.index].reads:
+    for var in step.reads:
         aval = type_of(var)
         operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
     with jax.debug_nans(False):  # ones may give NaN although the data do not
@@ -66,11 +65,15 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     return function
 
 
-def abstract_function(step: Step, rows: int) -> StageFunction:
-    """Return a function in place of `compiled` that ignores its arguments and returns abstract arrays."""
-    at = {} if step.space is None else {SYMBOLS[step.space]: rows}
-    results = [abstract_like(var, at) for var in step.writes]
-    return lambda *_: results
+def abstract_functions(plan: Plan, sizes: StageSizes) -> dict[int, StageFunction]:
+    """Return functions of stages and driver tasks by task index that ignore their arguments and return abstract arrays."""
+    found: dict[int, StageFunction] = {}
+    for step in plan.steps:
+        if step.kind in ("stage", "driver"):
+            at = {} if step.space is None else {SYMBOLS[step.space]: sizes.of(step)}
+            results = [abstract_like(var, at) for var in step.writes]
+            found[step.index] = lambda *_, results=results: results
+    return found
 
 
 def abstract_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
@@ -137,36 +140,3 @@ def _requests(step: Step) -> int:
     """Return a worker's number of transfers: rows, values without rows, results for either server; weights are cached."""
     read = {source.source for source in step.sources} - {"weights"}
     return len(read) + len({target.target == "sums" for target in step.targets})
-
-
-def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], types: Any) -> list[Any]:
-    """Combine the results of an edge stage from its chunks.
-
-    Args:
-        step: The stage.
-        parts: Results of each chunk.
-        counts: Number of real rows of each chunk; a chunk of 0 rows supplies the results without rows.
-        types: Row types of values.
-    """
-    results: list[Any] = []
-    for place, var in enumerate(step.writes):
-        found, pieces = types[var], [part[place] for part in parts]
-        if isinstance(found, Rows):
-            heads = [
-                cut(piece, found.axis, found.factor, 0, count) for piece, count in zip(pieces, counts, strict=True)
-            ]
-            results.append(heads[0] if len(heads) == 1 else _one_after_the_other(heads, found.axis))
-        elif isinstance(found, Summed):
-            real = [piece for piece, count in zip(pieces, counts, strict=True) if count]
-            results.append(sum(real[1:], start=real[0]) if real else np.zeros_like(pieces[0]))
-        else:
-            results.append(pieces[0])
-    return results
-
-
-def _one_after_the_other(heads: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    if is_abstract(heads[0]):
-        shape = list(heads[0].shape)
-        shape[axis] = sum(head.shape[axis] for head in heads)
-        return abstract_array(shape, heads[0].dtype)
-    return np.concatenate(heads, axis=axis)

@@ -19,7 +19,6 @@ from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.prepare import prepare
-from dorylax.pipeline.values import Shapes
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.spec import DataSpec
@@ -73,7 +72,8 @@ def timed_pipeline(
         loss=loss,
         layout=None,
         pieces=tuple(shards),
-        values=Shapes(prepared),
+        rows=None,
+        num_training=0,
         optimizer=optax.set_to_zero(),
         config=config,
         prices=cluster,

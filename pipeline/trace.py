@@ -12,7 +12,7 @@ from dorylax.pipeline.config import TraceKind
 from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Lanes, Span, nanoseconds
 from dorylax.store import trace
-from dorylax.store.trace import Kept, TraceFile
+from dorylax.store.trace import Event, TraceFile
 
 
 @final
@@ -33,19 +33,20 @@ class TraceWriter:
     def __init__(self, path: Path, sampling: Sampling | None, *, epochs: int, continues: bool) -> None:
         self._path, self._sampling, self._epochs = path, sampling, epochs
         self._file: TraceFile | None = None
-        kept = Kept()
+        names: list[Event] = []
+        marks: list[Event] = []
         try:
-            self._file, kept = TraceFile.resume(path, epochs)
+            self._file, names, marks = TraceFile.resume(path, epochs)
         except OSError as error:
             _warn(path, error)
         self._arrived: list[Span] = []
         self._names: list[str] = []  # unwritten lines that name lanes
         self._lines: dict[int, list[str]] = {}  # lines of unfinished epochs
-        self._lanes = Lanes(kept.names)
-        self._end = round(1000 * kept.marks[-1]["ts"]) if kept.marks else 0  # nanoseconds
+        self._lanes = Lanes(names)
+        self._end = round(1000 * marks[-1]["ts"]) if marks else 0  # nanoseconds
         self._later = 0.0 if continues else self._end / 1e9
         if sampling is not None:
-            for mark in kept.marks:
+            for mark in marks:
                 sampling.wrote(mark["args"]["epochs"], mark["args"]["bytes"])
 
     @classmethod

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from dorylax.errors import DorylaxError
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 
 
 class TaskKey(NamedTuple):
@@ -22,41 +23,6 @@ class TaskKey(NamedTuple):
     interval: int
     stage: int
     chunk: int
-
-
-class OperandSource(NamedTuple):
-    """Source of an operand, and the layout of its rows.
-
-    Attributes:
-        source: Kind of the operand: "rows" of the interval, "weights" for a leaf of the task's parameters, or "free" for any
-            other value without rows.
-        axis: Axis of the rows ("rows" only).
-        factor: Number of entries per row along that axis ("rows" only).
-        zero: Whether padding is 0, as for cotangents ("rows" only). Otherwise padding repeats the last real row, because a
-            derivative at rows of zeros could be NaN.
-        leaf: Index of the leaf ("weights" only).
-    """
-
-    source: Literal["rows", "free", "weights"]
-    axis: int = 0
-    factor: int = 1
-    zero: bool = False
-    leaf: int = 0
-
-
-class ResultTarget(NamedTuple):
-    """Destination of a result, and the layout of its rows.
-
-    Attributes:
-        target: Kind of the result. "rows" and "free", which does not depend on the rows, go to the graph server. "sums" over
-            rows (gradients of weights) go to the parameter server.
-        axis: Axis of the rows ("rows" only).
-        factor: Number of entries per row along that axis ("rows" only).
-    """
-
-    target: Literal["rows", "sums", "free"]
-    axis: int = 0
-    factor: int = 1
 
 
 @final

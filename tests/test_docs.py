@@ -16,7 +16,7 @@ from support import dgl_double, wandb_double
 
 from dorylax.cli.app import cli
 from dorylax.cli.app import main as dorylax
-from dorylax.cli.overrides import collect
+from dorylax.cli.options import collect
 from dorylax.config import RunConfig
 from dorylax.experiments.run import command as sweep_command
 from dorylax.simulation.settings import load as load_scenario

@@ -20,7 +20,7 @@ from dorylax.clock.sharing import Speeds
 from dorylax.config import RunConfig
 from dorylax.cost import Cluster, Instance, Machines, RowsRead, TimeModel
 from dorylax.cost.machines import MESSAGES, Place
-from dorylax.cost.time_model import NOTHING_LATE, UPDATE_PASSES, Amount, Late, TimedPart, in_sequence, using
+from dorylax.cost.time_model import NOTHING_LATE, UPDATE_PASSES, Amount, Late, TimedPart, in_sequence, times_of, using
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -143,10 +143,6 @@ class OneMachine(Cluster):
         """See `Cluster`."""
         return self.workers > 0
 
-    def times(self, seed: int, clock: VirtualClock, servers: int) -> TimeModel:
-        """See `Cluster`."""
-        return OneMachineTimes(self, seed, Machines(self, clock, servers))
-
 
 def cores(instance: Instance, tensor_threads: int) -> Speeds:
     """Speeds by kind of use, for tensor tasks of so many threads each. More threads than cores take turns."""
@@ -249,6 +245,11 @@ class OneMachineTimes(TimeModel):
     def _reading(self, bytes: Amount) -> TimedPart:
         server = self._one.graph_server
         return using((self._cores,), bytes, server.memory_bandwidth * server.lift(1), READING)
+
+
+@times_of.register
+def _(cluster: OneMachine, seed: int, clock: VirtualClock, servers: int) -> TimeModel:
+    return OneMachineTimes(cluster, seed, Machines(cluster, clock, servers))
 
 
 class Slowdown(NamedTuple):

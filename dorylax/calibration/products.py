@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.calibration.steps import Sizes, Step, Values, other_process, rate, repeated
+from dorylax.processes import Worker
 from dorylax.program.jaxpr.flops import equation_flops
-from dorylax.spawning import Worker
 
 Shape = tuple[int, int, int]
 

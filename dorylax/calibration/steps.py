@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax.cost.measured import Measurement
 from dorylax.errors import RunError
-from dorylax.spawning import Worker, spawning
+from dorylax.processes import Worker
 
 LEAST, MOST = 5, 1000
 """Bounds of the number of repeats in a round."""
@@ -116,15 +116,14 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Worke
     Raises:
         RunError: The process has ended while it was in use.
     """
-    with spawning():
-        worker = Worker(serve, *arguments)
+    worker = Worker(serve, *arguments)
     try:
         yield worker
     except RunError:
         raise RunError(
             "a process that this one measures with has ended, with exit code "
-            f"{worker.process.exitcode} (-9: killed, as where memory is short): measure again"
+            f"{worker.process.returncode} (-9: killed, as where memory is short): measure again"
         ) from None
     finally:
         worker.connection.close()
-        worker.process.join()
+        worker.process.wait()

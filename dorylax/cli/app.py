@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 import click
 
-from dorylax.cli.commands import LazyCommands
+from dorylax.near_matches import did_you_mean
 from dorylax.terminal.run import run, traceback_option
 from dorylax.version import __version__
 
@@ -17,22 +18,25 @@ COMMANDS = {
         "Predict with a trained model: the parameters of its best epoch, without dropout.",
     ),
     "export": (
-        "dorylax.cli.export:export",
+        "dorylax.cli.predict:export",
         "Export a trained model: one file that needs only JAX and NumPy.",
     ),
     "describe": ("dorylax.cli.describe:describe", "Show the tasks that a model is split into."),
     "import": ("dorylax.cli.import_graph:import_graph", "Import edges from files of any size."),
     "partition": ("dorylax.cli.partition:partition", "Spread the vertices of a graph over servers."),
-    "reorder": ("dorylax.cli.reorder:reorder", "Write a data set in another memory order."),
-    "convert": ("dorylax.cli.convert:convert", "Rewrite a data set or a partition of an earlier version as a folder."),
+    "reorder": ("dorylax.cli.data_sets:reorder", "Write a data set in another memory order."),
+    "convert": (
+        "dorylax.cli.data_sets:convert",
+        "Rewrite a data set or a partition of an earlier version as a folder.",
+    ),
     "simulate": (
         "dorylax.cli.simulate:simulate",
         "Estimate the time and cost of a run on a cluster.",
     ),
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
     "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
-    "datasets": ("dorylax.cli.datasets:datasets", "List the data sets."),
-    "generate": ("dorylax.cli.generate:generate", "Write a generated data set to a folder, in little memory."),
+    "datasets": ("dorylax.cli.data_sets:datasets", "List the data sets."),
+    "generate": ("dorylax.cli.data_sets:generate", "Write a generated data set to a folder, in little memory."),
     "info": ("dorylax.cli.info:info", "Show versions, kernel, machine and folders; or the memory of a run."),
     "calibrate": ("dorylax.cli.calibrate:calibrate", "Measure this machine."),
     "aws": ("dorylax.cli.aws:aws", "Run tensor tasks on AWS Lambda: deploy, inspect, tear down."),
@@ -40,7 +44,50 @@ COMMANDS = {
 """Where each command is defined, and the first sentence of its help: `dorylax --help` imports none of them."""
 
 
-@click.group(cls=LazyCommands, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """A group that suggests similar names for an unknown command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See `click.Group`; only the error differs."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            raise click.UsageError(f"no such command {args[0]!r}: {did_you_mean(args[0], names)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def all_commands(self) -> dict[str, click.Command]:
+        """Return all commands by name, in definition order."""
+        return dict(self.commands)
+
+
+class _LazyCommands(Commands):
+    """The group of `COMMANDS`, which imports a command when it is first used; the help of the group imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported if necessary."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module, _, name = COMMANDS[cmd_name][0].partition(":")
+            self.add_command(getattr(importlib.import_module(module), name), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def all_commands(self) -> dict[str, click.Command]:
+        """Import all commands; return them by name, in definition order."""
+        for name in COMMANDS:
+            self.get_command(click.Context(self), name)
+        return {name: self.commands[name] for name in COMMANDS}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands and their sentences."""
+        described = {name: click.Command(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
+        click.Group(commands=described).format_commands(ctx, formatter)
+
+
+@click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @traceback_option
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:

@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
+import functools
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
+from dorylax.cli.app import Commands
 from dorylax.cli.aws_image import image, lock
-from dorylax.cli.aws_place import looked_at, reached, settings
 from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_status
-from dorylax.cli.commands import Commands
+from dorylax.errors import InputError, RunError
+from dorylax.serverless.deploy import invoke
+from dorylax.serverless.deploy.apply import Applier
+from dorylax.serverless.deploy.clients import Clients, in_plain_words
+from dorylax.serverless.deploy.found import Found
+from dorylax.serverless.deploy.image import builder
+from dorylax.serverless.deploy.image.base import is_pinned
+from dorylax.serverless.deploy.image.context import Context, Releases
+from dorylax.serverless.deploy.logs import lines_since
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
+from dorylax.serverless.deploy.state import read, read_function, read_image_tags
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, CommandError
 from dorylax.terminal.files import INPUT
-from dorylax.terminal.options import section_options
+from dorylax.terminal.options import json_option, section_options
 from dorylax.terminal.output import print_json
-
-if TYPE_CHECKING:
-    from dorylax.serverless.deploy.clients import Clients
-    from dorylax.serverless.deploy.image.builder import Login
-    from dorylax.serverless.deploy.plan import Action
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _FOLLOW_SECONDS = 2.0
 _LATE_MILLISECONDS = 30_000
 """How much later than others a line may reach the log."""
+_NO_ACCOUNT = "0" * 12
 
 
 @click.group(cls=Commands)
@@ -45,104 +52,124 @@ aws.add_command(image)
 aws.add_command(lock)
 
 
-def _which(command: Decorated) -> Decorated:
-    """Add the options that select a deployment."""
-    command = section_options(Deployment, {"name": "--name NAME", "region": "--region REGION"})(command)
-    command = click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file.")(command)
-    return command
+def _deployment(**flags: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a command with the `Deployment` of `--config`, `--name`, `--region` and options for further settings.
+
+    Args:
+        flags: As for `section_options`.
+    """
+    flags = {"name": "--name NAME", "region": "--region REGION", **flags}
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(*, file: Path | None, **given: Any) -> None:
+            options = {name: given.pop(name) for name in flags}
+            for name in ("base", "lock") if given.get("image") is not None else ():
+                if options[name] is not None:
+                    raise ConfigError(
+                        f"--image and --{name} exclude each other: one uses an image, the other builds one"
+                    )
+            command(Deployment.load(file, {k: v for k, v in options.items() if v not in (None, ())}), **given)
+
+        config = click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file.")
+        return config(section_options(Deployment, flags)(call))
+
+    return add
+
+
+@contextlib.contextmanager
+def _reached(deployment: Deployment) -> Iterator[tuple[Names, Clients]]:
+    """Context with access to AWS, in which errors of AWS are raised in plain words.
+
+    Raises:
+        RunError, InputError: AWS is not accessible, or refuses a request.
+    """
+    with contextlib.closing(Clients(deployment.region)) as clients, in_plain_words():
+        yield Names(deployment.name, clients.account(), clients.region), clients
 
 
 @aws.command()
-@_which
-@section_options(
-    Deployment,
-    {
-        "architecture": "--architecture x86_64|arm64",
-        "memory_mb": "--memory MB",
-        "timeout_seconds": "--timeout SECONDS",
-        "subnets": "--subnet ID",
-        "security_groups": "--security-group ID",
-        "reserved_concurrency": "--concurrency N",
-        "log_retention_days": "--log-days N",
-        "lapack": "--lapack",
-        "artefacts": "--artefacts S3_URI",
-        "base": "--base IMAGE",
-        "lock": "--lock FILE",
-    },
+@_deployment(
+    architecture="--architecture x86_64|arm64",
+    memory_mb="--memory MB",
+    timeout_seconds="--timeout SECONDS",
+    subnets="--subnet ID",
+    security_groups="--security-group ID",
+    reserved_concurrency="--concurrency N",
+    log_retention_days="--log-days N",
+    lapack="--lapack",
+    artefacts="--artefacts S3_URI",
+    base="--base IMAGE",
+    lock="--lock FILE",
 )
 @click.option("--image", metavar="URI", help="Use this image in ECR, by digest, instead of building one.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def deploy(*, file: Path | None, image: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
+@json_option
+def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json: bool) -> None:
     """Create the function, or update it to these settings.
 
     Covers image, repository, role, log group and function. Resources that match stay unchanged; an interrupted
     deployment continues. Options override the file.
     """
-    from dorylax.serverless.deploy.image.base import is_pinned
-
-    for name in ("base", "lock"):
-        if image is not None and given[name] is not None:
-            raise ConfigError(f"--image and --{name} exclude each other: one uses an image, the other builds one")
     if image is not None and not is_pinned(image):
         raise ConfigError(
             f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
             "`aws ecr describe-images` has the digest"
         )
-    deployment = settings(file, given)
-    from dorylax.serverless.deploy.apply import Applier
-    from dorylax.serverless.deploy.image.builder import build_and_push, find_engine
-    from dorylax.serverless.deploy.image.context import Context
-    from dorylax.serverless.deploy.plan import Wanted, plan_deploy
-
     context = None
     if image is None:
-        context = Context.make(
-            deployment.architecture,
-            lapack=deployment.lapack,
-            base=deployment.base,
-            lock=None if deployment.lock is None else Path(deployment.lock),
-        )
-    with looked_at(deployment, boundary=True, without_credentials=dry_run) as place:
+        lock = None if deployment.lock is None else Path(deployment.lock)
+        context = Context.make(deployment.architecture, lapack=deployment.lapack, base=deployment.base, lock=lock)
+    with contextlib.ExitStack() as stack:
+        clients = None
+        try:
+            names, clients = stack.enter_context(_reached(deployment))
+        except InputError as error:
+            if not dry_run:
+                raise
+            names, found = Names(deployment.name, _NO_ACCOUNT, deployment.region or _region()), Found()
+            click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
+        else:
+            found = read(names, clients, boundary=True)
         tag = None if context is None else context.tag
-        address = place.names.image(tag) if tag is not None else image
+        address = image if tag is None else names.image(tag)
         assert address is not None
-        wanted = Wanted(deployment, place.names, address, tag)
-        actions = plan_deploy(wanted, place.found)
-        content = plan_content(actions, wanted)
+        wanted = Wanted(deployment, names, address, tag)
+        actions = plan_deploy(wanted, found)
         if not as_json:
-            show_plan(actions, place.names)
-        if dry_run:
-            if as_json:
-                print_json(content)
-            else:
-                show_policies(wanted)
-            return
-        clients = place.clients
-        assert clients is not None
-        # Checked before anything is created.
-        engine = find_engine() if any((a.verb, a.kind) == ("create", "image") for a in actions) else None
-
-        def push(address: str) -> None:
-            assert engine is not None
-            assert context is not None
-            click.echo(f"base {build_and_push(engine, context, address, _login(clients))}", err=True)
-
-        Applier(clients, place.names, wanted, push).apply(actions, _report)
+            show_plan(actions, names)
+        if clients is not None and not dry_run:
+            _apply(clients, wanted, actions, context)
     if as_json:
-        print_json(content)
+        print_json(plan_content(actions, wanted))
+    elif dry_run:
+        show_policies(wanted)
     else:
-        click.echo(f"function: {place.names.function_arn}")
+        click.echo(f"function: {names.function_arn}")
+
+
+def _apply(clients: Clients, wanted: Wanted, actions: Sequence[Action], context: Context | None) -> None:
+    # The engine is found before anything is created.
+    engine = builder.find_engine() if any((one.verb, one.kind) == ("create", "image") for one in actions) else None
+
+    def push(address: str) -> None:
+        assert engine is not None
+        assert context is not None
+        [found] = clients("ecr").get_authorization_token()["authorizationData"]
+        user, _, password = base64.b64decode(found["authorizationToken"]).decode("ascii").partition(":")
+        base = builder.build_and_push(engine, context, address, builder.Login(user, password))
+        click.echo(f"base {base}", err=True)
+
+    Applier(clients, wanted.names, wanted, push).apply(actions, _report)
 
 
 @aws.command()
-@_which
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def status(*, file: Path | None, name: str | None, region: str | None, as_json: bool) -> None:
+@_deployment()
+@json_option
+def status(deployment: Deployment, *, as_json: bool) -> None:
     """Show what exists of a deployment."""
-    deployment = settings(file, {"name": name, "region": region})
-    with looked_at(deployment, artefacts=deployment.location) as place:
-        found, names = place.found, place.names
+    with _reached(deployment) as (names, clients):
+        found = read(names, clients, deployment.location)
     if as_json:
         content = {"name": names.name, "region": names.region, "account": names.account}
         print_json({"schema": 1} | content | dataclasses.asdict(found))
@@ -151,18 +178,12 @@ def status(*, file: Path | None, name: str | None, region: str | None, as_json: 
 
 
 @aws.command("invoke-test")
-@_which
+@_deployment()
 @click.option("--count", type=click.IntRange(min=1), default=5, show_default=True, help="Number of calls.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def invoke_test(*, file: Path | None, name: str | None, region: str | None, count: int, as_json: bool) -> None:
+@json_option
+def invoke_test(deployment: Deployment, *, count: int, as_json: bool) -> None:
     """Invoke the function without a task: whether it starts, how fast, and whether it is of this release."""
-    deployment = settings(file, {"name": name, "region": region})
-    from dorylax.errors import RunError
-    from dorylax.serverless.deploy import invoke
-    from dorylax.serverless.deploy.image.context import Releases
-    from dorylax.serverless.deploy.state import read_function, read_image_tags
-
-    with reached(deployment) as (names, clients):
+    with _reached(deployment) as (names, clients):
         function = read_function(names, clients)
         if function is None:
             raise RunError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
@@ -177,16 +198,16 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
             f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, this machine {here.dorylax} and {here.jax}: "
             "run `dorylax aws deploy` again"
         )
-    first, *others = calls
-    warm = [call.milliseconds for call in others]
     if as_json:
         content = {"calls": [call._asdict() for call in calls], "releases": theirs and theirs._asdict()}
         print_json({"schema": 1, "image": function.image} | content)
         return
+    first, *others = calls
     init = "" if first.init_milliseconds is None else f" (cold: {first.init_milliseconds:.0f} ms to start the sandbox)"
     click.echo(f"first call: {first.milliseconds:.0f} ms{init}")
-    if warm:
-        click.echo(f"warm calls: {statistics.median(warm):.0f} ms, median of {len(warm)}")
+    if others:
+        warm = statistics.median(call.milliseconds for call in others)
+        click.echo(f"warm calls: {warm:.0f} ms, median of {len(others)}")
     if first.memory_mb is not None:
         click.echo(f"memory: {first.memory_mb} of {function.memory_mb} MB")
     same = "this one" if theirs else "not named by the image, but its answers can be read"
@@ -194,16 +215,13 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
 
 
 @aws.command()
-@_which
+@_deployment()
 @click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="Most lines to show.")
 @click.option("--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="How far back.")
 @click.option("--follow", is_flag=True, help="Keep showing new lines until Ctrl-C.")
-def logs(*, file: Path | None, name: str | None, region: str | None, lines: int, minutes: int, follow: bool) -> None:
+def logs(deployment: Deployment, *, lines: int, minutes: int, follow: bool) -> None:
     """Show the last lines of the function's log."""
-    deployment = settings(file, {"name": name, "region": region})
-    from dorylax.serverless.deploy.logs import lines_since
-
-    with reached(deployment) as (names, clients):
+    with _reached(deployment) as (names, clients):
         since = int(1000 * (time.time() - 60 * minutes))
         seen = lines_since(names, clients, since)
         for line in seen[-lines:]:
@@ -219,39 +237,33 @@ def logs(*, file: Path | None, name: str | None, region: str | None, lines: int,
 
 
 @aws.command()
-@_which
+@_deployment()
 @click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: delete the stages there too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for AWS to delete network interfaces in a VPC.")
-def teardown(
-    *, file: Path | None, name: str | None, region: str | None, artefacts: str | None, yes: bool, no_wait: bool
-) -> None:
+def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wait: bool) -> None:
     """Delete all of a deployment: function, role, log, repository and images."""
-    deployment = settings(file, {"name": name, "region": region, "artefacts": artefacts})
-    from dorylax.serverless.deploy.apply import Applier
-    from dorylax.serverless.deploy.plan import plan_teardown
-
-    with looked_at(deployment, artefacts=deployment.location) as place:
-        actions = plan_teardown(place.names, place.found, wait=not no_wait, artefacts=deployment.artefacts)
+    if artefacts is not None:
+        deployment = deployment.model_copy(update={"artefacts": artefacts})
+    with _reached(deployment) as (names, clients):
+        found = read(names, clients, deployment.location)
+        actions = plan_teardown(names, found, wait=not no_wait, artefacts=deployment.artefacts)
         if not actions:
-            click.echo(f"nothing of {deployment.name} exists in {place.names.region}")
+            click.echo(f"nothing of {deployment.name} exists in {names.region}")
             return
-        show_plan(actions, place.names)
+        show_plan(actions, names)
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("--yes is needed when there is no terminal to ask on")
             if not click.confirm("delete all of this?"):
                 raise CommandError("nothing was deleted", FAILED)
-        assert place.clients is not None
-        Applier(place.clients, place.names, artefacts=deployment.location).apply(actions, _report)
+        Applier(clients, names, artefacts=deployment.location).apply(actions, _report)
 
 
-def _login(clients: Clients) -> Login:
-    from dorylax.serverless.deploy.image.builder import Login
-
-    [found] = clients("ecr").get_authorization_token()["authorizationData"]
-    user, _, password = base64.b64decode(found["authorizationToken"]).decode("ascii").partition(":")
-    return Login(user, password)
+def _region() -> str:
+    """Return the region of the environment or of the profile."""
+    with contextlib.closing(Clients(None)) as clients:
+        return clients.region
 
 
 def _report(action: Action) -> None:

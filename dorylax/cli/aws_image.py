@@ -7,26 +7,29 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
-from dorylax.cli.aws_place import settings
 from dorylax.cli.aws_tables import show_size
+from dorylax.serverless.deploy.image import root as roots
+from dorylax.serverless.deploy.image.contents import requirements
+from dorylax.serverless.deploy.image.context import Context
+from dorylax.serverless.deploy.image.lock import lock_text, make_lock
+from dorylax.serverless.deploy.invoke import warm_invocation
+from dorylax.serverless.deploy.settings import Architecture, Deployment
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.files import INPUT, OUTPUT, OUTPUT_FOLDER
+from dorylax.terminal.options import json_option
 from dorylax.terminal.output import print_json
 
-if TYPE_CHECKING:
-    from dorylax.serverless.deploy.settings import Architecture
-
 _STARTS = 3
+_lapack_option = click.option("--lapack", is_flag=True, help="Include SciPy.")
 
 
 @click.command()
 @click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
-@click.option("--lapack", is_flag=True, help="Include SciPy.")
+@_lapack_option
 @click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
 @click.option("--lock", metavar="FILE", type=INPUT, help="As for `dorylax aws deploy`.")
 @click.option(
@@ -37,10 +40,10 @@ _STARTS = 3
     help="Only write the build context for a container engine.",
 )
 @click.option("--root", metavar="DIR", type=OUTPUT_FOLDER, help="Keep the image's files here.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def image(
     *,
-    architecture: str,
+    architecture: Architecture,
     lapack: bool,
     base: str | None,
     lock: Path | None,
@@ -54,12 +57,8 @@ def image(
     """
     if context_folder is not None and root is not None:
         raise ConfigError("--context and --root exclude each other")
-    from dorylax.serverless.deploy.image import root as roots
-    from dorylax.serverless.deploy.image.context import Context
-    from dorylax.serverless.deploy.invoke import warm_invocation
-
-    base = settings(None, {"base": base}).base
-    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base, lock=lock)
+    checked = Deployment(base=base)
+    context = Context.make(architecture, lapack=lapack, base=checked.base, lock=lock)
     if context_folder is not None:
         made = context.pinned()
         made.write(context_folder)
@@ -88,15 +87,12 @@ def image(
 @click.option(
     "--python", "pythons", metavar="3.N", multiple=True, help="Version of Python; repeatable [default: this]."
 )
-@click.option("--lapack", is_flag=True, help="Include SciPy.")
+@_lapack_option
 def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
     """Write the hashes of the image's wheels, in the versions that are installed here, to a file for --lock.
 
     Asks the package index that pip uses. Keep the file: an image contains only the wheels that it lists.
     """
-    from dorylax.serverless.deploy.image.contents import requirements
-    from dorylax.serverless.deploy.image.lock import lock_text, make_lock
-
     versions = [(3, _minor(python)) for python in pythons] or [sys.version_info[:2]]
     text = lock_text(make_lock(requirements(lapack=lapack), versions))
     write_file(file, text)

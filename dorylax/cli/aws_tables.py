@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.found import Found
+from dorylax.serverless.deploy.image.root import RootSize
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.plan import Action, Wanted
 from dorylax.terminal.output import print_rows
-
-if TYPE_CHECKING:
-    from dorylax.serverless.deploy.found import Found
-    from dorylax.serverless.deploy.image.root import RootSize
-    from dorylax.serverless.deploy.names import Names
-    from dorylax.serverless.deploy.plan import Action, Wanted
-
 
 _SHOWN_BYTES = 10**6
 
 
 def _policies(wanted: Wanted) -> dict[str, Any]:
-    from dorylax.serverless.deploy import policies
-
     names, deployment = wanted.names, wanted.deployment
     vpc, artefacts = bool(deployment.subnets), deployment.location
     return {

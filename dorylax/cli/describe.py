@@ -7,45 +7,34 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import collect, configured, data_option
+from dorylax.cli.options import configured, data_option
+from dorylax.config import RunConfig
+from dorylax.config.files import Overrides
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT
+from dorylax.terminal.options import json_option
 from dorylax.terminal.output import print_json
 
 
 @click.command()
 @data_option
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
-@configured
+@configured(data="data.name", model="model.name")
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--mermaid", metavar="FILE", type=OUTPUT, help="Also write a Mermaid flowchart.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def describe(
-    *,
-    data: str | None,
-    model: str | None,
-    settings: tuple[str, ...],
-    file: Path | None,
-    trust: bool,
-    no_verify: bool,
-    passes: str,
-    mermaid: Path | None,
-    as_json: bool,
-) -> None:
+@json_option
+def describe(overrides: Overrides, *, passes: str, mermaid: Path | None, as_json: bool) -> None:
     """Show the tasks that a model is split into.
 
     The model is that of `dorylax train` with these options, without training. The data set is read for its shapes and its
     graph's properties only. An asynchronous pipeline's program may gather before a product
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
-    given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust, no_verify=no_verify)
-
     check_process()
 
-    from dorylax.config import RunConfig
     from dorylax.program import PASSES, DataSpec, optimise, trace
     from dorylax.program.model.kinds import keywords_of
     from dorylax.program.view.describe import describe as table
@@ -53,7 +42,7 @@ def describe(
     from dorylax.trainer.from_config import abstract_model, prepare_data
     from dorylax.trainer.model_parts import further_inputs
 
-    config = RunConfig.resolve(given, code=code)
+    config = RunConfig.resolve(overrides.values, code=overrides.code)
     applied = PASSES if config.pipeline is None else config.pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)

@@ -7,64 +7,50 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
-from dorylax.cli.overrides import collect as overrides
-from dorylax.cli.overrides import configured
+from dorylax.cli.options import configured
 from dorylax.config import RunConfig
+from dorylax.config.files import Overrides
 from dorylax.environment import environment
 from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.options import json_option
+from dorylax.terminal.output import print_json, printable
 
 
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Show how much memory training on this data takes instead.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
-@configured
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(
-    *,
-    data: str | None,
-    model: str | None,
-    settings: tuple[str, ...],
-    file: Path | None,
-    trust: bool,
-    no_verify: bool,
-    as_json: bool,
-) -> None:
+@configured(data="data.name", model="model.name")
+@json_option
+def info(overrides: Overrides, *, as_json: bool) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
     With --data, or a file that names the data, it shows the memory that `dorylax train` with these options needs, phase by
     phase, and whether that fits. It does not load, generate or train.
     """
     check_process()
-    if data is not None or file is not None:
-        named = {"data.name": data, "model.name": model}
-        given, code = overrides(file, named, settings, trust=trust, no_verify=no_verify)
-        config = RunConfig.resolve(given, code=code)
-
+    options = click.get_current_context().params
+    if options["data"] is not None or options["file"] is not None:
         from dorylax.cli.memory import show_memory
 
-        show_memory(config, as_json=as_json)
+        show_memory(RunConfig.resolve(overrides.values, code=overrides.code), as_json=as_json)
         return
-    if model is not None or settings or no_verify:
+    if overrides.values:
         raise ConfigError("--model, --set and --no-verify describe a run: give its --data too")
     facts = collect()
     if as_json:
         print_json(facts)
         return
-    packages = facts.pop("packages")
-    memory_bytes = facts.pop("memory_bytes")
-    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "DORYLAX_DATA")}
+    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "packages")}
     rows["devices"] = ", ".join(facts["devices"])
-    rows["memory"] = None if memory_bytes is None else f"{memory_bytes / 2**30:.1f} GiB"
-    rows["DORYLAX_DATA"] = facts["DORYLAX_DATA"]
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in (rows | packages).items():
-        table.add_row(name, "–" if value is None else str(value))
-    print_table(table)
+    rows["memory"] = None if (size := rows.pop("memory bytes")) is None else f"{size / 2**30:.1f} GiB"
+    rows["DORYLAX_DATA"] = rows.pop("DORYLAX DATA")
+    rows |= facts["packages"]
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        click.echo(printable(f"{name:{width}}  {'–' if value is None else value}"))
 
 
 def collect() -> dict[str, Any]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from rich.table import Table
-from rich.text import Text
-
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
 from dorylax.cli.placement_remark import functions_remark
-from dorylax.cli.slow_notice import compiling, says_when_slow
+from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.graph.datasets.registry import stored_path
@@ -19,7 +16,7 @@ from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, print_rows
 from dorylax.trainer import prepare_data
 from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
@@ -42,7 +39,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
             "the memory of a run is estimated for one machine's step, and for hosts: leave out pipeline.* and tensor.*, or "
             "set pipeline.hosts"
         )
-    with says_when_slow(compiling(config.model.name)):
+    with compiling(config.model.name):
         found = estimate(config)
     if found is None:
         prepare_data(config.data)  # raises the error for a missing data set
@@ -82,7 +79,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = stored_path(config.data.name)
-    if file is not None and file.is_dir():  # a data set's folder: its largest array is read
+    if file is not None and file.is_dir():  # a data set's folder is represented by its largest array
         file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
@@ -105,24 +102,15 @@ def _seconds(seconds: float) -> str:
 
 def _show(config: RunConfig, found: Estimate) -> None:
     shape = found.shape
-    table = Table(
-        title=f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
-        f"{shape.num_features:,} features",
-        title_justify="left",
-        title_style="bold",
+    phases = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.phases))
+    parts = sorted(dict.fromkeys(part for phase in phases for part in phase.parts), key=lambda part: part == WORK)
+    sizes = [[phase.parts.get(part, 0) for phase in phases] for part in parts]
+    print_rows(
+        ["held at the peak of", *(phase.name for phase in phases)],
+        [[part, *(gibibytes(size) if size else "–" for size in row)] for part, row in zip(parts, sizes, strict=True)],
+        f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, {shape.num_features:,} features",
+        total=["total", *(gibibytes(phase.total) for phase in phases)],
     )
-    table.add_column("held at the peak of")
-    shown = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.phases))
-    for phase in shown:
-        table.add_column(phase.name, justify="right")
-    names = dict.fromkeys(name for phase in shown for name in phase.parts)
-    for name in sorted(names, key=lambda name: name == WORK):
-        sizes = [phase.parts.get(name, 0) for phase in shown]
-        table.add_row(name, *(gibibytes(size) if size else "–" for size in sizes))
-    table.add_section()
-    totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in shown]
-    table.add_row("total", *totals)
-    print_table(table)
     print(found.verdict())
     if found.compiled is None and config.pipeline is None:
         print("without the working memory of training: JAX computes on an accelerator, which has its own memory")

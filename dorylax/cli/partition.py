@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dorylax.cli.budget import Memory, memory_option
-from dorylax.cli.overrides import collect, configured, data_option
+from dorylax.cli.options import Memory, configured, data_option, memory_option
 from dorylax.config import RunConfig
+from dorylax.config.files import Overrides
 from dorylax.graph.manifest import RECORDS
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.simple import Balance
@@ -22,21 +22,21 @@ from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size
 from dorylax.settings.errors import ConfigError
 from dorylax.store.base import Storage
-from dorylax.store.local import LocalStorage
-from dorylax.store.places import open_storage
+from dorylax.store.places import LocalStorage, open_storage
 from dorylax.terminal.failures import told_if_interrupted
+from dorylax.terminal.options import json_option
 from dorylax.terminal.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from dorylax.config.schema import ModelConfig
-    from dorylax.graph.partition import Layout, Partition, PartitionReport
+    from dorylax.graph.partition import Partition
 
 _NUMBER_BYTES = 4  # float32
 
 
 @click.command()
 @data_option
-@configured
+@configured(data="data.name")
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
     "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
@@ -65,17 +65,13 @@ _NUMBER_BYTES = 4  # float32
     help="Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
 )
 @memory_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def partition(
+    overrides: Overrides,
     *,
-    data: str | None,
-    settings: tuple[str, ...],
-    file: Path | None,
-    trust: bool,
-    no_verify: bool,
     servers: int,
-    method: str,
-    balance: str,
+    method: Method,
+    balance: Balance,
     intervals: int,
     seed: int,
     widths: str | None,
@@ -89,7 +85,6 @@ def partition(
     Prints the cost of the partition. Bytes are those that a server sends and receives per epoch for the GCN of
     `dorylax train` with these options: one row for each ghost and layer, forward and backward.
     """
-    given, code = collect(file, {"data.name": data}, settings, trust=trust, no_verify=no_verify)
     given_widths = _widths(widths)
 
     check_process()
@@ -106,7 +101,7 @@ def partition(
     from dorylax.pipeline.shard_writing import write_shards
     from dorylax.trainer.from_config import data_settings
 
-    config = RunConfig.resolve(given, code=code)
+    config = RunConfig.resolve(overrides.values, code=overrides.code)
     place = None
     if out is not None:
         try:
@@ -122,9 +117,7 @@ def partition(
         outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
         exchanged = given_widths or _widths_of_gcn(config.model, outputs)
         graph = dataset.graph
-        made = make(
-            graph, servers, method=typing.cast(Method, method), balance=typing.cast(Balance, balance), seed=seed
-        )
+        made = make(graph, servers, method=method, balance=balance, seed=seed)
         layout = lay_out(graph, made, intervals, how.communities)
         row_bytes = [_NUMBER_BYTES * width for width in exchanged]
         found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
@@ -146,12 +139,25 @@ def partition(
                 check_unchanged(*arrays_of(dataset))
 
             _save(place, made, fill)
-    content = _content(
-        config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
-    )
-    content["streamed"] = how.streams
-    content["folder"] = None if place is None else out
-    content["shard_bytes"] = None if shards is None else [entry.num_bytes for entry in shards.summary.shards]
+    sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
+    content = {
+        "schema": 1,
+        "data": config.data.name,
+        "num_vertices": len(made.parts),
+        "servers": made.num_parts,
+        "method": made.method,
+        "balance": made.balance,
+        "seed": made.seed,
+        "graph_digest": made.graph_digest,
+        **found.to_dict(),
+        "intervals": layout.num_intervals // layout.num_servers,
+        "interval_vertices": [min(sizes), max(sizes)],
+        "interval_edge_balance": interval_balance(graph, layout),
+        "widths": exchanged,
+        "streamed": how.streams,
+        "folder": None if place is None else out,
+        "shard_bytes": None if shards is None else [entry.num_bytes for entry in shards.summary.shards],
+    }
     if as_json:
         print_json(content)
     else:
@@ -191,28 +197,6 @@ def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
     if model.jk != "none":
         return [model.hidden_features] * model.num_layers
     return [model.hidden_features] * (model.num_layers - 1) + [num_outputs]
-
-
-def _content(
-    name: str, made: Partition, found: PartitionReport, *, layout: Layout, interval_balance: float, widths: list[int]
-) -> dict[str, Any]:
-    """Return all results as plain values (docs/json.md lists the fields)."""
-    sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
-    return {
-        "schema": 1,
-        "data": name,
-        "num_vertices": len(made.parts),
-        "servers": made.num_parts,
-        "method": made.method,
-        "balance": made.balance,
-        "seed": made.seed,
-        "graph_digest": made.graph_digest,
-        **found.to_dict(),
-        "intervals": layout.num_intervals // layout.num_servers,
-        "interval_vertices": [min(sizes), max(sizes)],
-        "interval_edge_balance": interval_balance,
-        "widths": widths,
-    }
 
 
 def _show(content: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`dorylax predict`: the outputs of a trained model, from its run directory alone."""
+"""`dorylax predict` and `dorylax export`: a trained model, from its run directory alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import parse_value, trust_option
+from dorylax.cli.options import parse_value, trust_option
 from dorylax.config import RunConfig
 from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
@@ -16,22 +16,28 @@ from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
 from dorylax.store.run_directory import FILES, RunDirectory
 from dorylax.terminal.files import INPUT, OUTPUT, will_read
-from dorylax.terminal.options import no_verify_option
+from dorylax.terminal.options import json_option, no_verify_option
 from dorylax.terminal.output import percent, print_json, printable
 
 _SUFFIXES = (".npz", ".csv")
 _SHOWN_CLASSES = 20
+_SHOWN_MASKS = {"train": "train", "val": "validation", "test": "test"}
+
+
+_seed_option = click.option(
+    "--seed", type=int, help="Which seed, if the run has several [default: the best by validation]."
+)
 
 
 @click.command()
 @click.option("--run", "folder", metavar="DIR", required=True, type=INPUT, help="A run directory.")
-@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation].")
+@_seed_option
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @no_verify_option
 @click.option("--out", metavar="FILE.npz|csv", type=OUTPUT, help="Write the predictions.")
 @click.option("--all-pairs", is_flag=True, help="Also rank links that validate and test among all vertices.")
 @trust_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def predict(
     *,
     folder: Path,
@@ -48,8 +54,7 @@ def predict(
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
     check_process()
     path = choose_run(folder, seed)
-    config = config_of(path, trust=trust)
-    own = config
+    own = config = _config_of(path, trust=trust)
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
         will_read(data)
@@ -99,20 +104,42 @@ def predict(
         click.echo(f"{len(outputs):,} {noun} without labels")
         found = {}
     for mask, value in found.items():
-        label = "validation" if mask == "val" else mask
         shown = percent(value) if value is None or kind.fraction else kind.shown(value)
-        click.echo(f"{label} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
+        click.echo(f"{_SHOWN_MASKS[mask]} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
     if 0 < len(classes) <= _SHOWN_CLASSES:
         shares = (
             f"{name} {percent(one['test_accuracy'])} of {one['test_examples']:,}" for name, one in classes.items()
         )
         click.echo(printable(f"test accuracy by class: {', '.join(shares)}"))
     for mask, values in places.items():
-        label = "validation" if mask == "val" else mask
         shown = ", ".join(f"{METRICS[name].title} {percent(value)}" for name, value in values.items())
-        click.echo(f"{label} links among all vertices: {shown}")
+        click.echo(f"{_SHOWN_MASKS[mask]} links among all vertices: {shown}")
     if out is not None:
         click.echo(f"predictions: {out}")
+
+
+@click.command()
+@click.argument("run", type=INPUT)
+@_seed_option
+@click.option("--out", metavar="FILE", required=True, type=OUTPUT, help="Write the model here.")
+@no_verify_option
+@trust_option
+def export(*, run: Path, seed: int | None, out: Path, no_verify: bool, trust: bool) -> None:
+    """Export a trained model: one file that needs only JAX and NumPy.
+
+    RUN is a run directory. The file takes any graph: python FILE INPUT.npz OUTPUT.npy.
+    """
+    check_process()
+    path = choose_run(run, seed)
+    config = _config_of(path, trust=trust)
+    if no_verify:
+        config = config.unverified()
+
+    from dorylax.trainer import Trainer, prepare_data
+
+    dataset = prepare_data(config.data)
+    Trainer.from_config(config, dataset, run_directory=path, resume=True).export(out)
+    click.echo(f"{config.model.name} of {path}: {out}, {out.stat().st_size:,} bytes")
 
 
 def choose_run(folder: Path, seed: int | None = None) -> Path:
@@ -150,7 +177,7 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
     return seeds[max(seeds, key=merit)]
 
 
-def config_of(path: Path, *, trust: bool) -> RunConfig:
+def _config_of(path: Path, *, trust: bool) -> RunConfig:
     """Return the configuration in a run directory, with paths of data resolved from here.
 
     Raises:
@@ -177,11 +204,5 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
     size = config.data.size if name == config.data.name else None
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # Stopping rules are irrelevant here, and would require validation vertices.
-    changes = {
-        "data.name": name,
-        "data.size": size,
-        "train.target_accuracy": None,
-        "train.target": None,
-        "train.patience": None,
-    }
-    return type(config).resolve(kept, changes, code=config.code)
+    unset = dict.fromkeys(("train.target_accuracy", "train.target", "train.patience"))
+    return type(config).resolve(kept, {"data.name": name, "data.size": size, **unset}, code=config.code)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, final
 
 import click
 
 from dorylax.cli.placement_remark import functions_remark
-from dorylax.cli.slow_notice import compiling, says_when_slow
+from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.config.recipe import DEFAULT
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
-from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments.executors.local import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.runner import DataCache, RunOptions
@@ -58,7 +57,7 @@ def train_seeds(
         todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
-                with says_when_slow(compiling(todo[0].model.name)):
+                with compiling(todo[0].model.name):
                     check_config(todo[0])
                     if said is not None and (remark := functions_remark(todo[0])) is not None:
                         said = f"{said}\n{remark}"
@@ -66,10 +65,13 @@ def train_seeds(
                     data = prepare_data(todo[0].data)
                     cache = DataCache({todo[0].data: data})
                     if todo[0].recipe().name == DEFAULT and (size := largest_column(data.features)) > _LARGE:
-                        print_error(large_features(size))
+                        print_error(
+                            f"warning: a column of the features has values around {size:.3g}, and the default recipe was "
+                            "chosen on features around 1: standardise them (docs/recipes.md, features in units of their own)"
+                        )
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
-        bars = stack.enter_context(_ProgressBars(said, reports=len(known) > 1))
+        bars = stack.enter_context(closing(_ProgressBars(said, reports=len(known) > 1)))
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
@@ -79,74 +81,63 @@ def train_seeds(
                 write_json(folder / RESULTS, results(list(outcomes.values()), folder))
             else:  # results of an earlier end, after which the seeds have continued
                 remove_file(folder / RESULTS)
-    if bars.too_short:
-        print_error(too_short(bars.too_short, todo[0].train.epochs))
+    if seeds := bars.too_short:
+        epochs = todo[0].train.epochs
+        print_error(
+            f"warning: the loss of seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))} was still falling fast after "
+            f"{epochs} epochs: train longer (--epochs {2 * epochs})"
+        )
     return list(outcomes.values()), stopped
-
-
-def large_features(size: float) -> str:
-    """Return the warning about features too large for the default recipe."""
-    return (
-        f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
-        "around 1: standardise them (docs/recipes.md, features in units of their own)"
-    )
-
-
-def too_short(seeds: Sequence[int], epochs: int) -> str:
-    """Return the warning about losses that were still falling fast at the end."""
-    who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
-    return (
-        f"warning: the loss of {who} was still falling fast after {epochs} epochs: train longer (--epochs {2 * epochs})"
-    )
 
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run in turn; if it `reports`, it prints failures immediately."""
+    """A watcher with a progress bar for each run in turn; if it `reports`, it prints failures immediately.
+
+    Args:
+        said: Line to print when the first run begins to train.
+        reports: Whether to print failures.
+
+    Attributes:
+        too_short: Seeds that came to their last epoch while their loss was still falling fast.
+    """
 
     def __init__(self, said: str | None, *, reports: bool) -> None:
         self._said, self._reports = said, reports
-        self._bars: dict[str, ProgressBar] = {}
+        self._bar = ProgressBar("")
         self.too_short: list[int] = []
-        """Seeds that came to their last epoch while their loss was still falling fast."""
 
-    def __enter__(self) -> _ProgressBars:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for bar in self._bars.values():
-            bar.close()
+    def close(self) -> None:
+        """Remove the bar of an unfinished run."""
+        self._bar.close()
 
     def begins(self, run: Run) -> None:
         """See `Watcher`."""
-        seed = run.config.train.seed
-        self._bars[run.key] = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {seed}")
+        self._bar = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {run.config.train.seed}")
 
-    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
         """See `Watcher`."""
         if self._said is not None:
             click.echo(self._said)
             self._said = None
-        self._bars[run.key].started(total_epochs, first_epoch)
+        self._bar.started(total_epochs, first_epoch)
 
-    def epoch(self, run: Run, record: EpochRecord) -> None:
+    def epoch(self, run: Run, record: EpochRecord) -> None:  # noqa: ARG002
         """See `Watcher`."""
-        self._bars[run.key].epoch(record)
+        self._bar.epoch(record)
 
     def again(self, run: Run, why: str) -> None:
         """See `Watcher`. Runs in this process are only lost with it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
-        self._bars[run.key].leave(summary)
+        self._bar.leave(summary)
         if summary["stopped"] == "epochs" and summary["still_falling"]:
             self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
-        self._bars.pop(outcome.run.key).close()
+        self._bar.close()
         if outcome.error is not None and self._reports:
             print_error(failure(outcome))
 

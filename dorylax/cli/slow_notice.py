@@ -12,20 +12,16 @@ _SECONDS = 10.0
 
 
 @contextmanager
-def says_when_slow(text: str, *, seconds: float = _SECONDS) -> Iterator[None]:
-    """Print `text` to stderr, once, if the context takes longer than `seconds`."""
-    timer = threading.Timer(seconds, click.echo, (text,), {"err": True})
+def compiling(model: str) -> Iterator[None]:
+    """Print a notice to stderr if the context, which compiles a model to estimate its memory, takes longer than 10 s."""
+    text = (
+        f"compiling the training step of {model} to see how much memory it takes: about a minute for a model with dozens of "
+        "layers"
+    )
+    timer = threading.Timer(_SECONDS, click.echo, (text,), {"err": True})
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-
-
-def compiling(model: str) -> str:
-    """Return the notice for compiling a model to estimate its memory."""
-    return (
-        f"compiling the training step of {model} to see how much memory it takes: about a minute for a model with dozens of "
-        "layers"
-    )

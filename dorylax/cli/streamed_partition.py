@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.cli.budget import Memory
+from dorylax.cli.options import Memory
 from dorylax.config.schema import DataConfig
 from dorylax.errors import InputError, named
 from dorylax.graph.array_folder import open_arrays

@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dorylax.cli.overrides import collect, configured, data_option
-from dorylax.cli.recorded import recorded
+from dorylax.cli.options import configured, data_option
 from dorylax.config import RunConfig
-from dorylax.config.check import Checked, check_value
-from dorylax.config.check import checked as checked_values
+from dorylax.config.check import Checked, check_value, checked, flatten
+from dorylax.config.files import Overrides
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import SEED, Study, Sweep
@@ -23,9 +24,14 @@ from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import is_temporary
 from dorylax.store.folder_lock import LOCK
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
+
+_NAMES = ("data.name", "model.name", "task.name")
+_OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
+"""Keys that recipes set, in addition to all of models and optimizers."""
 
 
 @click.command()
@@ -41,28 +47,20 @@ from dorylax.terminal.output import print_json
 @click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
-@configured
+@configured(
+    data="data.name",
+    model="model.name",
+    task="task.name",
+    metric="train.metric",
+    recipe="train.recipe",
+    epochs="train.epochs",
+)
 @click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def train(
-    *,
-    data: str | None,
-    model: str | None,
-    task: str | None,
-    metric: str | None,
-    recipe: str | None,
-    epochs: str | None,
-    seeds: str | None,
-    settings: tuple[str, ...],
-    file: Path | None,
-    trust: bool,
-    no_verify: bool,
-    out: Path | None,
-    resume: bool,
-    no_save: bool,
-    as_json: bool,
+    overrides: Overrides, *, seeds: str | None, out: Path | None, resume: bool, no_save: bool, as_json: bool
 ) -> None:
     """Train a model on a graph.
 
@@ -73,24 +71,17 @@ def train(
         raise ConfigError("--resume needs the --out of the run to continue, and excludes --no-save")
     if no_save and out is not None:
         raise ConfigError("--no-save and --out exclude each other")
+    given, code = overrides
+    data = click.get_current_context().params["data"]
     if data is not None and is_data_path(data) and Path(data).exists():
-        data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
-    named = {
-        "data.name": data,
-        "model.name": model,
-        "task.name": task,
-        "train.metric": metric,
-        "train.recipe": recipe,
-        "train.epochs": epochs,
-    }
-    given, code = collect(file, named, settings, trust=trust, no_verify=no_verify)
-    checked = given.get("single.memory") != "ignore"
-    if checked:
+        given = Checked(given | {"data.name": str(Path(data).absolute())})  # for `dorylax predict` in any folder
+    memory_checked = given.get("single.memory") != "ignore"
+    if memory_checked:
         check_process()
     count = _seed_count(seeds)
     config = RunConfig.resolve(given, code=code)
-    if resume and out is not None and (before := recorded(out, given, config)):
-        given = Checked(checked_values(before) | given)
+    if resume and out is not None and (before := _recorded(out, given, config)):
+        given = Checked(checked(before) | given)
         config = RunConfig.resolve(given, code=code)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"
     check_value(SEED, first + count - 1)
@@ -98,7 +89,7 @@ def train(
     folder = None if no_save else (out or _default_folder(name))
     elsewhere = folder is not None and _check_folder(folder, resume, config.train.checkpoints)
 
-    if checked:
+    if memory_checked:
         check_process(config.pipeline)
     if folder is not None and elsewhere:
         _check_checkpoints(sweep, folder)
@@ -133,6 +124,38 @@ def _seed_count(seeds: str | None) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1:
         raise ConfigError(f"--seeds must be a whole number ≥ 1, got {seeds!r}")
     return int(seeds)
+
+
+def _recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """Return values that a recipe may set and that differ between the runs in a folder and a new configuration.
+
+    Args:
+        folder: Folder of `dorylax train --out`.
+        given: Values that the user gives now, by dotted keys; these take precedence.
+        config: Configuration resolved from `given`.
+
+    Returns:
+        Values by dotted keys that are not in `given`. Empty if a recipe is given, or if the run cannot be read or trains
+        something else, which the resumed run reports.
+    """
+    path = next(iter(sorted(folder.glob("seed-*/config.yaml"))), None)
+    if path is None or "train.recipe" in given:
+        return {}
+    try:
+        values = flatten(RunDirectory.open(path.parent).config)
+    except (RunDirectoryError, ConfigError):
+        return {}
+    fresh = config.dotted()
+    if any(values.get(key) != fresh.get(key) for key in _NAMES):
+        return {}
+    # With another optimizer, the run's optimizer options may not exist.
+    other = values.get("optimizer.name") != fresh["optimizer.name"]
+    prefixes = ("model.", *(() if other else ("optimizer.",)))
+    return {
+        key: value
+        for key, value in values.items()
+        if (key in _OF_RECIPES or key.startswith(prefixes)) and key not in given and fresh.get(key) != value
+    }
 
 
 def _default_folder(name: str) -> Path:

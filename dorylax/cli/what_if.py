@@ -10,11 +10,11 @@ import click
 
 from dorylax.machine import cores
 from dorylax.observers.progress import bar, dollars, duration
+from dorylax.signals import terminations
 from dorylax.store.durable import write_file
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import will_read
 from dorylax.terminal.output import print_json, print_rows
-from dorylax.terminal.terminations import terminations
 
 if TYPE_CHECKING:
     from dorylax.simulation.choice import Wishes
@@ -54,7 +54,7 @@ def search_grid(
     axes = Grid.parse(grid)
     scenario = load(name)
     will_read(*scenario.config.dotted().values())
-    with terminations() as ended:
+    with terminations() as came:
         search = _searched(scenario, axes, epochs, points, jobs)
     picked, nothing = None, None
     try:
@@ -83,7 +83,7 @@ def search_grid(
         if not as_json:
             click.echo(f"report: {report}")
     if not search.complete:
-        stopped, code = ("terminated", TERMINATED) if ended.came else ("interrupted", INTERRUPTED)
+        stopped, code = ("terminated", TERMINATED) if came else ("interrupted", INTERRUPTED)
         raise CommandError(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
     if nothing is not None:
         raise nothing

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from dorylax.clock import VirtualClock
 from dorylax.cost.fields import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
-from dorylax.cost.machines import Machines
 from dorylax.cost.measured import Measured
-from dorylax.cost.time_model import TimeModel
 from dorylax.cost.variation import Variation
 
 _MEGABIT = 1e6 / 8  # bytes
@@ -57,10 +54,6 @@ class Cluster:
     def ships(self) -> bool:
         """Whether the rows of tensor tasks travel to workers and back."""
         return self.functions > 0
-
-    def times(self, seed: int, clock: VirtualClock, servers: int) -> TimeModel:
-        """Return the time model of a run with so many servers of both kinds."""
-        return TimeModel(self, seed, Machines(self, clock, servers) if self.contention else None)
 
 
 def clusters() -> Mapping[str, Cluster]:

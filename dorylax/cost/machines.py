@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 from dorylax.clock import Shared, VirtualClock
 from dorylax.clock.sharing import Speeds
+from dorylax.cost.cluster import Cluster
 from dorylax.cost.function import Function
 from dorylax.cost.instance import Instance
-
-if TYPE_CHECKING:
-    from dorylax.cost.cluster import Cluster
 
 Place = tuple[str, int]
 """A server: its kind, "graph" or "parameter", and its number among that kind, from 0."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
-from dorylax.clock import Duration, Shared, Use
+from dorylax.clock import Duration, Shared, Use, VirtualClock
 from dorylax.clock.duration import Part
+from dorylax.cost.cluster import Cluster
 from dorylax.cost.instance import INSTANCES
 from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
-
-if TYPE_CHECKING:
-    from dorylax.cost.cluster import Cluster
 
 Amount = float | int  # bytes and operations are whole numbers
 TimedPart = tuple[float, Part]
@@ -225,6 +224,12 @@ class TimeModel:
         seconds, held_back = measured.reading(bytes, rows), measured.held_back(rows)
         flops += (1 - held_back) * seconds * server.flops * lift
         return flops, held_back * seconds * server.memory_bandwidth * lift
+
+
+@functools.singledispatch
+def times_of(cluster: Cluster, seed: int, clock: VirtualClock, servers: int) -> TimeModel:
+    """Return the time model of a run with so many servers of both kinds. Subclasses of `Cluster` register their own."""
+    return TimeModel(cluster, seed, Machines(cluster, clock, servers) if cluster.contention else None)
 
 
 def using(of: tuple[Shared, ...], amount: Amount, alone: float, kind: int = 0) -> TimedPart:

@@ -104,7 +104,7 @@ def convert(old: Path, new: Path, *, verify: bool = True) -> None:
 
     Raises:
         GraphError: `old` is damaged or something else, or `new` is not free.
-        ChangedFileError: `old` has changed meanwhile.
+        RunError: `old` has changed meanwhile.
         OSError: A file cannot be read or written.
     """
     with open_arrays(old, verify=verify) as stored:

@@ -13,12 +13,12 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, final
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 
@@ -56,11 +56,6 @@ def difference(before: State, now: State) -> str:
     return "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time"
 
 
-@final
-class ChangedFileError(DorylaxError, RuntimeError):
-    """A file of a data set is no longer the one that was loaded."""
-
-
 def mapping_of(array: Any) -> mmap.mmap | None:
     """Return the mapping whose memory an array or a view of it shows, or None."""
     while isinstance(array, np.ndarray):
@@ -86,7 +81,7 @@ def map_file(
 def check_unchanged(*arrays: Any) -> None:
     """Compare the files that arrays are mapped from by size, times and inode with those that were loaded.
 
-    A file that is gone counts as unchanged: its pages have no name for a writer. Raises a ChangedFileError otherwise.
+    A file that is gone counts as unchanged: its pages have no name for a writer. Raises a RunError otherwise.
     """
     for mapping in {mapping_of(array) for array in arrays}:
         if mapping is None or mapping not in _mappings:
@@ -101,9 +96,9 @@ def check_state(path: str | os.PathLike[str], state: State) -> None:
             raise changed(path, f" ({how})")
 
 
-def changed(path: str | os.PathLike[str], how: str = "") -> ChangedFileError:
+def changed(path: str | os.PathLike[str], how: str = "") -> RunError:
     """The error for a file of a data set that was written to, or replaced, since it was loaded."""
-    return ChangedFileError(
+    return RunError(
         f"{os.fspath(path)} has changed since it was loaded{how}, so nothing is saved of what was computed with it: leave "
         "the file alone while it is used, and start again (a run: resume it) if its content is right, or restore it first"
     )

@@ -53,7 +53,7 @@ class _Npz(StoredArrays):
             self._files = self._files.pop_all()
 
     def _check_count(self) -> None:
-        """Raise BadZipFile if members are missing: in a damaged directory, the length of one entry may hide the next ones."""
+        """Raise BadZipFile if members are missing: a damaged length of one entry may hide the next ones."""
         self._stream.seek(max(0, os.fstat(self._stream.fileno()).st_size - _LONGEST_END))
         tail = self._stream.read()
         (count,) = struct.unpack_from("<H", tail, tail.rfind(b"PK\5\6") + 10)

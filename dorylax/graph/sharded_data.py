@@ -44,10 +44,8 @@ from dorylax.graph.shard import DIRECTIONS, Sends, Shard
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
-from dorylax.store.base import Content, check_name, has_content
-from dorylax.store.durable import make_folder
-from dorylax.store.local import LocalStorage
-from dorylax.store.places import local_copy, open_storage
+from dorylax.store.base import Content
+from dorylax.store.places import LocalStorage, local_copies, open_storage
 
 _ROWS = "row_"
 _AGAIN = "make the partition again (dorylax partition)"
@@ -181,7 +179,7 @@ class ShardedData:
             return found
 
     def check_unchanged(self) -> None:
-        """Raise a ChangedFileError if a file in a folder of this machine was written to or replaced since it was found."""
+        """Raise a RunError if a file in a folder of this machine was written to or replaced since it was found."""
         for path, state in self._states.items():
             check_state(path, state)
 
@@ -195,16 +193,12 @@ class ShardedData:
         with contextlib.closing(open_storage(self.folder)) as storage:
             if isinstance(storage, LocalStorage):
                 path = storage.path(entry.file)  # verified while it is read
-            elif not entry.files:
-                content = Content(entry.num_bytes, entry.sha256)
-                path = local_copy(storage, entry.file, content, cache_directory() / "shards")
             else:
-                path = cache_directory() / "shards" / hashlib.sha256(repr(entry.files).encode()).hexdigest()
-                make_folder(path)
-                for name, size, sha256 in entry.files:
-                    stored, content = check_name(f"{entry.file}/{name}"), Content(size, sha256)
-                    if not has_content(path / name, content):
-                        storage.fetch(stored, path / name, content)
+                copies = cache_directory() / "shards" / hashlib.sha256(repr(entry.files or entry).encode()).hexdigest()
+                files = {name: Content(size, sha256) for name, size, sha256 in entry.files}
+                one = {entry.file: Content(entry.num_bytes, entry.sha256)}  # a shard of version 1
+                path = local_copies(storage, entry.file if files else "", files or one, copies)
+                path = path if files else path / entry.file
         return read_shard(path, identity=self.summary.identity, verify=self._verify)
 
     @cached_property

@@ -148,7 +148,7 @@ class StoredArrays(abc.ABC):
             return place
 
     def check_unchanged(self) -> None:
-        """Raise a ChangedFileError if a file that was opened has been written to or replaced."""
+        """Raise a RunError if a file that was opened has been written to or replaced."""
         for path, state in self._states.items():
             check_state(path, state)
 

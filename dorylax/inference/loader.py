@@ -40,10 +40,6 @@ _KEYS = {
 }
 
 
-class ArtefactError(ValueError):
-    """A file is not an artefact or is damaged, or the inputs do not fit its model."""
-
-
 @final
 class Model:
     """A trained model.
@@ -55,7 +51,7 @@ class Model:
         meta: Content of `meta.json`: the model, its training data, its inputs and outputs.
 
     Raises:
-        ArtefactError: The file is not an artefact, is of another version, or is damaged.
+        ValueError: The file is not an artefact, is of another version, or is damaged.
         OSError: The file cannot be read.
     """
 
@@ -65,7 +61,7 @@ class Model:
             with zipfile.ZipFile(self.path) as archive:
                 files = {name: archive.read(name) for name in archive.namelist()}
         except zipfile.BadZipFile as error:
-            raise ArtefactError(f"{self.path} is no exported model, or is damaged: {error}") from None
+            raise ValueError(f"{self.path} is no exported model, or is damaged: {error}") from None
         self.meta = self._checked(files)
         with np.load(io.BytesIO(files[PARAMETERS]), allow_pickle=False) as arrays:
             stored = [arrays[str(place)] for place in range(len(self.meta["parameters"]))]
@@ -85,21 +81,21 @@ class Model:
             `[V, …]`, row i for vertex i; or name → such an array if the model has several outputs.
 
         Raises:
-            ArtefactError: The inputs do not fit the model.
+            ValueError: The inputs do not fit the model.
         """
         features = self._array("x", x, {"per": "vertex", "shape": [self.meta["features"]], "dtype": "float32"}, None)
         if self.meta["row_normalise"]:
             features = features / np.maximum(features.sum(axis=1, keepdims=True), 1)
         edges = np.asarray(edge_index)
         if edges.ndim != 2 or len(edges) != 2 or (edges.size and edges.dtype.kind not in "iu"):
-            raise ArtefactError(f"edge_index must be integers [2, E], got {edges.dtype} {list(edges.shape)}")
+            raise ValueError(f"edge_index must be integers [2, E], got {edges.dtype} {list(edges.shape)}")
         vertices = len(features)
         if edges.size and not 0 <= edges.min() <= edges.max() < vertices:
             wrong = edges.min() if edges.min() < 0 else edges.max()
-            raise ArtefactError(f"edge_index holds {wrong}, and x has rows for the vertices 0 … {vertices - 1}")
+            raise ValueError(f"edge_index holds {wrong}, and x has rows for the vertices 0 … {vertices - 1}")
         if inputs.keys() != self.meta["inputs"].keys():
             wanted = ", ".join(self.meta["inputs"]) or "none"
-            raise ArtefactError(f"the model takes the further inputs {wanted}, got {', '.join(inputs) or 'none'}")
+            raise ValueError(f"the model takes the further inputs {wanted}, got {', '.join(inputs) or 'none'}")
         sizes = {"vertex": vertices, "edge": edges.shape[1]}
         named = {
             name: self._array(name, inputs[name], wanted, sizes.get(wanted["per"]))
@@ -116,19 +112,19 @@ class Model:
     def _checked(self, files: Mapping[str, bytes]) -> dict[str, Any]:
         """Check the files; return the content of meta.json."""
         if META not in files:
-            raise ArtefactError(f"{self.path} is no exported model: it has no {META}")
+            raise ValueError(f"{self.path} is no exported model: it has no {META}")
         try:
             meta = json.loads(files[META])
         except ValueError as error:
-            raise ArtefactError(f"{self.path} is damaged: {META} is not JSON: {error}") from None
+            raise ValueError(f"{self.path} is damaged: {META} is not JSON: {error}") from None
         found = (meta.get("format"), meta.get("version")) if isinstance(meta, dict) else None
         if found != (FORMAT, VERSION):
-            raise ArtefactError(f"{self.path}: format and version must be {(FORMAT, VERSION)}, got {found}")
+            raise ValueError(f"{self.path}: format and version must be {(FORMAT, VERSION)}, got {found}")
         if meta.keys() != _KEYS:
-            raise ArtefactError(f"{self.path}: {META} must have the keys {sorted(_KEYS)}, got {sorted(meta)}")
+            raise ValueError(f"{self.path}: {META} must have the keys {sorted(_KEYS)}, got {sorted(meta)}")
         for name in (PARAMETERS, *FUNCTIONS.values()):
             if hashlib.sha256(files.get(name, b"")).hexdigest() != meta["sha256"].get(name):
-                raise ArtefactError(f"{self.path} is damaged: {name} is not what was written; export the model again")
+                raise ValueError(f"{self.path} is damaged: {name} is not what was written; export the model again")
         return dict(meta)
 
     def _loaded(self, name: str, content: bytes) -> Any:
@@ -138,7 +134,7 @@ class Model:
         try:
             exported = export.deserialize(bytearray(content))
         except Exception as error:
-            raise ArtefactError(
+            raise ValueError(
                 f"{self.path}: JAX {jax.__version__} cannot read {name}, which JAX {self.meta['jax']} wrote: "
                 f"{type(error).__name__}: {error}"
             ) from error
@@ -160,19 +156,19 @@ class Model:
         """Return an array with so many rows, or any number > 0 of rows if None, of the type used in training."""
         array, dtype = np.asarray(value), np.dtype(wanted["dtype"])
         if array.dtype.kind not in {"float32": "fiu", "int32": "iu", "bool": "b"}[dtype.name]:
-            raise ArtefactError(f"{name} must be {dtype}, got {array.dtype}")
+            raise ValueError(f"{name} must be {dtype}, got {array.dtype}")
         if array.ndim == 0 or list(array.shape[1:]) != wanted["shape"]:
             rows_of = {"vertex": "V", "edge": "E", "pair": "N"}[wanted["per"]]
             shape = ", ".join([rows_of, *map(str, wanted["shape"])])
-            raise ArtefactError(f"{name} must be [{shape}], got {list(array.shape)}")
+            raise ValueError(f"{name} must be [{shape}], got {list(array.shape)}")
         if len(array) != (len(array) if rows is None else rows) or (rows is None and not len(array)):
-            raise ArtefactError(
+            raise ValueError(
                 f"{name} must have one row per {wanted['per']}, {rows or 'at least one'}, got {len(array)}"
             )
         with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are refused below
             array = array.astype(dtype)
         if not np.isfinite(array).all():
-            raise ArtefactError(f"{name} holds NaN or infinity")
+            raise ValueError(f"{name} holds NaN or infinity")
         return array
 
 
@@ -223,11 +219,11 @@ def main() -> None:
             inputs = {name: arrays[name] for name in arrays.files}
         for name in ("edge_index", "x"):
             if name not in inputs:
-                raise ArtefactError(f"{given.input} has no {name}, but {', '.join(inputs) or 'nothing'}")
+                raise ValueError(f"{given.input} has no {name}, but {', '.join(inputs) or 'nothing'}")
         output = model(inputs.pop("edge_index"), inputs.pop("x"), **inputs)
         with open(given.output, "wb") as file:
             np.savez(file, **output) if isinstance(output, dict) else np.save(file, output)
-    except (ArtefactError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -1,1 +1,1 @@
-"""A Ray cluster: the section `ray` of a configuration, and the connection to it. Ray is loaded when it is needed."""
+"""A Ray cluster: the section `ray` of a configuration, the connection, nodes and actors. Ray is imported on first use."""

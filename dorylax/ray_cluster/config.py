@@ -1,4 +1,4 @@
-"""Which Ray cluster is used, and what is asked of it: the section `ray` of a configuration. Read without Ray."""
+"""The Ray cluster of a run and the resources to request: the section `ray` of a configuration. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Positive, Section, Text
 
 LOCAL = "local"
-"""The address of a cluster that this process starts, and ends, for itself."""
+"""Address of a cluster that this process starts and ends."""
 
 
 @final
 class RayConfig(Section):
-    """Where on a Ray cluster hosts and workers live. Nothing of it changes what is computed.
+    """Places of hosts and workers on a Ray cluster. No setting changes the results.
 
     Raises:
-        ConfigError: a value out of range; names the key.
+        ConfigError: A value is out of range; names the key.
     """
 
     section: ClassVar[str] = "ray"

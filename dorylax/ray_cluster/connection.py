@@ -82,17 +82,42 @@ def _connect(ray: Any, config: RayConfig) -> None:
             ray.init(address=LOCAL, include_dashboard=False, **options)
         return
     address = _find(config)
+    raised: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            ray.init(address=address, **options)
+        except BaseException as error:
+            raised.append(error)
+
     with _loopback_kept(address):
-        _within(config.timeout, lambda: ray.init(address=address, **options), address)
+        ended = _ends_within(config.timeout, attempt)
+    if not ended:
+        raise ConfigError.of(
+            "ray.address",
+            f"= {address} listens, but did not answer as a Ray cluster within {config.timeout:g} s (ray.timeout)",
+        )
+    if raised:
+        raise ConfigError.of(
+            "ray.address",
+            f"= {address} cannot be joined from here, which must be a node of the cluster with the same versions of Python "
+            f"and Ray: {_one_line(raised[0])}",
+        )
 
 
 def _disconnect(ray: Any) -> None:
-    """Disconnect in a thread, because Ray waits forever for a head that hangs."""
-    thread = threading.Thread(target=ray.shutdown, name="ray disconnection", daemon=True)
-    thread.start()
-    thread.join(_GONE_SECONDS)
-    if thread.is_alive():
+    if not _ends_within(_GONE_SECONDS, ray.shutdown):
         atexit.unregister(ray.shutdown)  # which would wait again
+
+
+def _ends_within(seconds: float, call: Callable[[], object]) -> bool:
+    """Call Ray in a thread, because it may wait for minutes for a host that hangs; return whether the call has ended."""
+    thread = threading.Thread(target=call, name="ray", daemon=True)
+    thread.start()
+    end = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < end:
+        thread.join(0.05)  # briefly, so that Ctrl-C is seen
+    return not thread.is_alive()
 
 
 def node_address() -> str:
@@ -145,34 +170,6 @@ def _find(config: RayConfig) -> str:
             "ray.address",
         ) from None
     return str(address)
-
-
-def _within(seconds: float, connect: Callable[[], object], address: str) -> None:
-    """Call `connect` in a thread, because Ray waits for minutes for a host that hangs."""
-    raised: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            connect()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=attempt, name="ray connection", daemon=True)
-    thread.start()
-    end = time.monotonic() + seconds
-    while thread.is_alive() and time.monotonic() < end:
-        thread.join(0.05)  # briefly, so that Ctrl-C is seen
-    if thread.is_alive():
-        raise ConfigError.of(
-            "ray.address",
-            f"= {address} listens, but did not answer as a Ray cluster within {seconds:g} s (ray.timeout)",
-        )
-    if raised:
-        raise ConfigError.of(
-            "ray.address",
-            f"= {address} cannot be joined from here, which must be a node of the cluster with the same versions of Python "
-            f"and Ray: {_one_line(raised[0])}",
-        ) from None
 
 
 @contextlib.contextmanager

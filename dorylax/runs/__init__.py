@@ -1,1 +1,1 @@
-"""Records of a run in memory: epochs, results, metrics, servers. Imports the ground floor only."""
+"""Records of a run in memory: epochs, results, metrics. Imports the ground floor only."""

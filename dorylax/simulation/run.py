@@ -20,7 +20,6 @@ from dorylax.memory.hosts import Cut, graph_server
 from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.setup import check_counts, layout_for
@@ -28,9 +27,10 @@ from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_siz
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
-from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
+from dorylax.program.tasks.steps import Step
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
+from dorylax.store.servers import GraphServerMetrics, ServerMetrics
 from dorylax.trainer.from_config import build_model, prepare_data
 from dorylax.trainer.step.objective import Objective
 

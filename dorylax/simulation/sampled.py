@@ -25,6 +25,7 @@ from typing import NamedTuple, final
 from dorylax.clock import VirtualClock
 from dorylax.cost import Calls
 from dorylax.cost.machines import Place
+from dorylax.cost.time_model import times_of
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.simulation.result import Simulated, Utilisation
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
@@ -92,7 +93,9 @@ class _Servers:
     def __init__(self, scenario: Scenario, graph: GraphSizes, targets: int, clock: VirtualClock) -> None:
         pipeline, cluster = scenario.pipeline, scenario.cluster
         self._clock = clock
-        self._times = cluster.times(scenario.config.train.seed, clock, pipeline.servers + pipeline.parameter_servers)
+        self._times = times_of(
+            cluster, scenario.config.train.seed, clock, pipeline.servers + pipeline.parameter_servers
+        )
         self._servers, self._parameter_servers = pipeline.servers, pipeline.parameter_servers
         self._hops = hops(graph.degrees, pipeline.servers, targets, FANOUTS)
         hidden = scenario.config.model.hidden_features

@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from dorylax import spawning
 from dorylax.columns import column
 from dorylax.errors import RunError
 from dorylax.observers.progress import dollars, duration
+from dorylax.processes import Worker
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
@@ -254,19 +254,18 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     for place, task in enumerate(tasks[:here]):
         yield place, task.outcome(inputs)
     del inputs
-    todo, workers = iter(range(here, len(tasks))), list[spawning.Worker]()
-    busy: dict[Any, tuple[spawning.Worker, int]] = {}  # by the workers' connections
+    todo, busy = iter(range(here, len(tasks))), dict[Any, tuple[Worker, int]]()  # by the workers' connections
+    workers = list[Worker]()
 
-    def occupy(worker: spawning.Worker) -> None:
+    def occupy(worker: Worker) -> None:
         if (place := next(todo, None)) is not None:
             worker.send(tasks[place])
             busy[worker.connection] = worker, place
 
     try:
-        with spawning.spawning():
-            workers += (spawning.Worker(serve) for _ in range(min(jobs, len(tasks) - here)))
-        for worker in workers:
-            occupy(worker)
+        for _ in range(min(jobs, len(tasks) - here)):
+            workers.append(Worker(serve))
+            occupy(workers[-1])
         while busy:
             for connection in multiprocessing.connection.wait(list(busy)):
                 worker, place = busy.pop(connection)

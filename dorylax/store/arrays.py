@@ -107,8 +107,9 @@ def read_part(part: Part) -> dict[Any, np.ndarray]:
         StorageError: The file has other content.
         ValueError, KeyError, TypeError: The index is not of this file.
     """
-    content = Content(part.size, part.sha256)
-    with contextlib.closing(open_storage(part.place)) as storage, verified(storage, part.file, content) as path:
+    files = {part.file: Content(part.size, part.sha256)}
+    with contextlib.closing(open_storage(part.place)) as storage, verified(storage, "", files) as folder:
+        path = folder / part.file
         if part.file.endswith(".npz"):
             return npz_arrays(path, part.arrays)
         return {name: _array(path, entry) for name, entry in part.arrays.items()}

@@ -94,6 +94,10 @@ class Storage(ABC):
     url: str
     """The place, as users write it."""
 
+    def path(self, name: str) -> Path | str:
+        """Return the path or URL of a file or folder, which need not exist; raise StorageError for other names."""
+        return f"{self.url}/{check_name(name)}"
+
     @abstractmethod
     def names(self, folder: str = "") -> list[str]:
         """List all files below a folder, sorted, without temporary files; none if the folder does not exist."""
@@ -128,7 +132,7 @@ class Storage(ABC):
             FileNotFoundError: No file has this name.
             StorageError: The file has other content. `path` is unchanged after any error.
         """
-        shown = f"{self.url}/{check_name(name)}"
+        shown = str(self.path(name))
         with arriving_file(path) as part:
             self.copy_to(name, part)
             part.flush()

@@ -24,14 +24,13 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import InputError, RunError, RunWarning
+from dorylax.errors import InputError, RunError, RunWarning, one_line
 from dorylax.store import old_checkpoints
 from dorylax.store.arrays import Part, PartsWriter, read_part, write_part
 from dorylax.store.base import Content, StorageError
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import temporary_path
-from dorylax.store.local import LocalStorage
-from dorylax.store.places import open_storage
+from dorylax.store.places import LocalStorage, open_storage
 
 SCHEMA = 4
 """Schema of manifests. Orbax wrote the arrays of 1 to 3 (`dorylax.store.old_checkpoints`)."""
@@ -97,8 +96,7 @@ class Checkpoints:
 
     def path(self, epochs: int) -> Path | str:
         """Return the path or URL of the checkpoint after a number of epochs."""
-        name = _name(epochs)
-        return self._storage.path(name) if isinstance(self._storage, LocalStorage) else f"{self._storage.url}/{name}"
+        return self._storage.path(_name(epochs))
 
     def save(
         self, epochs: int, arrays: Arrays, record: Mapping[str, Any], parts: PartsWriter | None = None
@@ -123,7 +121,7 @@ class Checkpoints:
             self._write(epochs, arrays, record, parts)
         except (OSError, ValueError) as error:
             raise RunError(
-                f"the checkpoint after {epochs} epochs could not be written to {self}: {_in_one_line(error)}"
+                f"the checkpoint after {epochs} epochs could not be written to {self}: {one_line(error)}"
                 + self._remaining()
             ) from error
         self._damaged.discard(epochs)
@@ -200,7 +198,7 @@ class Checkpoints:
                 continue
             damaged.add(epochs)
             self._damaged.add(epochs)
-            reason = _in_one_line(found)
+            reason = one_line(found)
             warnings.warn(f"checkpoint {self.path(epochs)} is damaged and not used: {reason}", RunWarning, stacklevel=2)
         if damaged:
             raise RunError(
@@ -253,18 +251,15 @@ class Checkpoints:
         self.clear_unfinished()  # the rest of earlier removals
 
     def _read(self, epochs: int, *, parts: bool) -> Checkpoint | str:
-        """Return a checkpoint, or the reason why it counts as damaged."""
-        folder, place = _name(epochs), self.path(epochs)
+        """Return a checkpoint, or the reason why it counts as damaged; other errors as of `restore`."""
+        folder, place, step = _name(epochs), self.path(epochs), "its manifest"
         try:
             # The digest first: a wrong schema in a damaged manifest is damage, and no other version.
             manifest = unsealed(json.loads(self._storage.read(f"{folder}/{MANIFEST}")), without=_WITHOUT_DIGEST)
             schema = manifest["schema"]
-            known = schema in range(1, SCHEMA + 1)
-        except _DAMAGE as error:
-            return self._damage(place, "its manifest", error)
-        if not known:
-            raise InputError(f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
-        try:
+            if schema not in range(1, SCHEMA + 1):
+                raise InputError(f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
+            step = "its content"
             files = {str(name): Content(spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
             missing = files.keys() - self._found()[epochs]
             if missing:
@@ -288,18 +283,16 @@ class Checkpoints:
                     joined |= read_part(part)
                 others = {}
             return Checkpoint(place, epochs, arrays, manifest["record"], others)
+        except InputError:
+            raise
         except ImportError as error:
             raise RunError(f"checkpoint {place} cannot be read: {error}") from error
         except _DAMAGE as error:
-            return self._damage(place, "its content", error)
-
-    def _damage(self, place: Path | str, step: str, error: Exception) -> str:
-        """Return the reason of a damage; raise RunError if the machine or S3 refuses to read now."""
-        damaged = isinstance(error, FileNotFoundError) or getattr(error, "damaged", False)
-        passing = not isinstance(self._storage, LocalStorage) or getattr(error, "errno", None) in _PASSING
-        if isinstance(error, OSError) and passing and not damaged:
-            raise RunError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
-        return f"{step} cannot be read: {error}"
+            damaged = isinstance(error, FileNotFoundError) or getattr(error, "damaged", False)
+            passing = not isinstance(self._storage, LocalStorage) or getattr(error, "errno", None) in _PASSING
+            if isinstance(error, OSError) and passing and not damaged:
+                raise RunError(f"checkpoint {place} cannot be read: {one_line(error)}") from error
+            return f"{step} cannot be read: {error}"
 
     def _remaining(self) -> str:
         try:
@@ -319,8 +312,3 @@ def trial_name() -> str:
 
 def _name(number: int) -> str:
     return f"epoch-{number:08d}"
-
-
-def _in_one_line(reason: object) -> str:
-    """Some errors of other libraries have many lines."""
-    return " ".join(str(reason).split())

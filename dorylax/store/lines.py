@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dorylax.store.digest import unsealed
 from dorylax.store.durable import open_in_place, sync_file
-from dorylax.store.run_directory import RunDirectoryError, access, check_schema, damaged_file, read_json
+from dorylax.store.run_directory import REMEDY, RunDirectoryError, access, check_schema, damaged_file, read_json
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def read_lines(
     path: Path,
     schema: int,
     parse: Callable[[Mapping[str, Any]], T],
-    damaged: Callable[[Path, object], RunDirectoryError] = damaged_file,
+    remedy: str = REMEDY,
 ) -> list[tuple[str, T]]:
     """Read a file of lines, without a last line that lacks its newline: its process was killed while writing.
 
@@ -59,7 +59,7 @@ def read_lines(
         path: The file.
         schema: Newest schema of its lines.
         parse: Returns the record of a line from its fields; ValueError, KeyError, AttributeError and TypeError are damage.
-        damaged: Returns the error of a damaged file, from its path and a reason.
+        remedy: For `damaged_file`.
 
     Returns:
         Each line with its record.
@@ -71,7 +71,7 @@ def read_lines(
         summary = path.with_name("summary.json")
         sealed_as = read_json(summary).get("files", {}).get(path.name) if summary.is_file() else None
     if sealed_as not in (None, {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}):
-        raise damaged(path, "it does not have the SHA-256 in summary.json")
+        raise damaged_file(path, "it does not have the SHA-256 in summary.json", remedy)
     found: list[tuple[str, T]] = []
     try:
         for line in content.decode().split("\n")[:-1]:
@@ -81,7 +81,7 @@ def read_lines(
             del fields["schema"]
             found.append((line, parse(fields)))
     except UnicodeDecodeError as error:
-        raise damaged(path, error) from error
+        raise damaged_file(path, error, remedy) from error
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise damaged(path, f"line {len(found) + 1}: {error}") from error
+        raise damaged_file(path, f"line {len(found) + 1}: {error}", remedy) from error
     return found

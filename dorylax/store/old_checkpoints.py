@@ -5,18 +5,16 @@ Only such a checkpoint imports Orbax, which the extra `old-checkpoints` installs
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import tempfile
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dorylax.store.base import Content, Storage, check_content, check_name
-from dorylax.store.local import LocalStorage
+from dorylax.store.base import Content, Storage
+from dorylax.store.places import verified
 
 _Key = TypeVar("_Key", bound=Hashable)
 _HOSTS = "hosts/"
@@ -33,20 +31,8 @@ def read(
         ImportError: Orbax is not installed.
         ValueError, KeyError, TypeError: The content is damaged.
     """
-    with contextlib.ExitStack() as stack:
-        if isinstance(storage, LocalStorage):
-            here = storage.path(folder)
-        else:
-            here = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-copy-")))
-        for name, content in files.items():
-            path = here / check_name(name)
-            if name.startswith(_HOSTS):
-                continue
-            if isinstance(storage, LocalStorage):
-                check_content(path, content, str(path))
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                storage.fetch(f"{folder}/{name}", path, content)
+    own = {name: content for name, content in files.items() if not name.startswith(_HOSTS)}
+    with verified(storage, folder, own) as here:
         record = json.loads((here / "record.json").read_bytes())
         return _arrays(here / "arrays", record["arrays"]), record
 

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, final
 
 import yaml
 
-from dorylax.errors import DorylaxError, RunWarning
+from dorylax.errors import DorylaxError, RunWarning, one_line
 from dorylax.settings.retired import upgraded
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import durable
@@ -43,6 +43,11 @@ UserCode: TypeAlias = Mapping[str, Mapping[str, str]]
 
 _COMPLETE = ("epochs", "target", "patience")
 _DIGEST_LINE = re.compile(r"[^\n]*digest ([0-9a-f]{16})")
+REMEDY = (
+    "go on with the run, which writes it anew from its checkpoint (the same command with --resume, or the same sweep "
+    "again)"
+)
+"""Remedy for damaged files that a resumed run writes again."""
 FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "summary.json", "trace.json")
 """Names of the files of a run, apart from its lock and checkpoints."""
 
@@ -63,13 +68,9 @@ class RunDirectoryError(DorylaxError, RuntimeError):
         self.user_error = not (damaged or refused)
 
 
-def damaged_file(path: Path, reason: object) -> RunDirectoryError:
-    """Return the error of a damaged file that a resumed run rewrites from its checkpoint."""
-    return RunDirectoryError(
-        f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
-        "(the same command with --resume, or the same sweep again)",
-        damaged=True,
-    )
+def damaged_file(path: Path, reason: object, remedy: str = REMEDY) -> RunDirectoryError:
+    """Return the error of a damaged file; by default a resumed run rewrites it from its checkpoint."""
+    return RunDirectoryError(f"{path} is damaged ({one_line(reason)}): {remedy}", damaged=True)
 
 
 @final
@@ -188,7 +189,7 @@ class RunDirectory:
                 raise ValueError("its digest is of other values")
         except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:  # JSON holds no dates
             raise RunDirectoryError(
-                f"{self.config_path} is not as it was written ({_one_line(error)}): undo the edit, or go on with the run by "
+                f"{self.config_path} is not as it was written ({one_line(error)}): undo the edit, or go on with the run by "
                 "the same command and settings with --resume, which writes it anew; to train with other settings, give a "
                 "copy of it by --config",
                 damaged=True,
@@ -217,17 +218,10 @@ class RunDirectory:
     @property
     def user_code(self) -> UserCode:
         """The user's own code that ran, from environment.json; empty if the file cannot be read."""
-        try:
-            noted = self.environment.get("user_code")
-        except RunDirectoryError:
-            return {}
-        files = noted.items() if isinstance(noted, dict) else ()
-        wanted = ("file", "sha256")
-        return {
-            place: {name: fields[name] for name in wanted}
-            for place, fields in files
-            if isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in wanted)
-        }
+        with contextlib.suppress(RunDirectoryError, AttributeError, KeyError, TypeError):
+            noted = self.environment["user_code"].items()
+            return {place: {name: str(fields[name]) for name in ("file", "sha256")} for place, fields in noted}
+        return {}
 
     def located(self, file: str) -> str:
         """Return the path of a file named relative to the working folder of the run; the name itself if it is missing.
@@ -236,13 +230,10 @@ class RunDirectory:
         """
         try:
             then = self.environment
-        except RunDirectoryError:
+            there = os.path.join(then["started_in"], file)
+            moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, then["directory"]))
+        except (RunDirectoryError, KeyError, TypeError):  # damaged, or of an earlier version
             return file
-        directory, folder = then.get("directory"), then.get("started_in")
-        if not isinstance(directory, str) or not isinstance(folder, str):  # of an earlier version
-            return file
-        there = os.path.join(folder, file)
-        moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
         return next((path for path in (there, moved) if os.path.exists(path)), file)
 
     def write_summary(self, fields: Mapping[str, Any]) -> None:
@@ -257,10 +248,9 @@ class RunDirectory:
 
         Call it before `write_start`: a process that is killed in between would leave a run that seems complete.
         """
-        try:
-            there = self.config if self.config_path.is_file() else {}
-        except RunDirectoryError:  # damaged, so the former end is unknown
-            there = {}
+        there: Mapping[str, Any] = {}
+        with contextlib.suppress(RunDirectoryError):  # missing, or damaged, so the former end is unknown
+            there = self.config
         if there.get("train") != _plain(config).get("train"):
             self.remove_summary()
 
@@ -348,10 +338,6 @@ def _config_text(content: Mapping[str, Any]) -> str:
         f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
         f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
     )
-
-
-def _one_line(reason: object) -> str:
-    return " ".join(str(reason).split())
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

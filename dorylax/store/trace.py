@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from dorylax.store.durable import open_in_place
 from dorylax.store.run_directory import SCHEMA, RunDirectoryError, access, check_schema
@@ -39,18 +39,6 @@ _FIELDS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
 _MOST = 2**63
 """Bound of all numbers in a trace."""
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
-class Kept(NamedTuple):
-    """The part of a trace that a resumed run keeps.
-
-    Attributes:
-        names: Events of phase "M", which name processes and threads.
-        marks: Marks, in order.
-    """
-
-    names: tuple[Event, ...] = ()
-    marks: tuple[Event, ...] = ()
 
 
 @final
@@ -80,18 +68,22 @@ class TraceFile:
         return file
 
     @classmethod
-    def resume(cls, path: Path, epochs: int) -> tuple[TraceFile, Kept]:
-        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none."""
-        kept, end = _kept(path, epochs)
+    def resume(cls, path: Path, epochs: int) -> tuple[TraceFile, list[Event], list[Event]]:
+        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none.
+
+        Returns:
+            The trace, its events of phase "M", which name processes and threads, and its marks.
+        """
+        names, marks, end = _kept(path, epochs)
         if not end:
-            return cls.create(path), Kept()
+            return cls.create(path), [], []
         file = cls(path, open_in_place(path, os.O_RDWR), end + len(_TAIL))
         try:
             file._end_at(end)
         except BaseException:
             file._give_up()
             raise
-        return file, kept
+        return file, names, marks
 
     def append(self, lines: list[str]) -> None:
         """Append events (`line_of`); after an error, the file is unchanged."""
@@ -157,7 +149,7 @@ def mark(epochs: int, microseconds: float, size: int) -> dict[str, Any]:
 
 def cut(path: Path, epochs: int) -> None:
     """Cut a trace back as `TraceFile.resume` does; remove a trace without such a mark."""
-    if _kept(path, epochs)[1]:
+    if _kept(path, epochs)[2]:
         TraceFile.resume(path, epochs)[0].close()
     else:
         path.unlink(missing_ok=True)
@@ -171,13 +163,10 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     """
     with access(path, "read"), path.open("rb") as file:
         head = file.readline()
-        if _HEAD.startswith(head):
-            return  # its process was killed at the start
-        _check_head(path, head)
-        for event in map(_event, _lines(file)):
-            if event is None:
-                return
-            yield event
+        if not _HEAD.startswith(head):  # else its process was killed at the start
+            _check_head(path, head)
+            for event, _ in _events(file):
+                yield event
 
 
 def _check_head(path: Path, head: bytes) -> None:
@@ -188,12 +177,18 @@ def _check_head(path: Path, head: bytes) -> None:
     raise RunDirectoryError(f"{path} is not a trace of a dorylax run: its first line should be {_HEAD.decode()}")
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines up to the closing bracket."""
+def _events(file: Iterable[bytes], *, tasks: bool = True) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield each event behind the head and the position of its end, up to the first damaged line; perhaps without tasks."""
+    place = len(_HEAD) + 1
     for text in file:
         if not text.endswith(b"\n") or text == _TAIL[1:]:
             return
-        yield text
+        place += len(text)
+        if tasks or _MARK in text or _NAME in text:
+            event = _event(text)
+            if event is None:
+                return
+            yield event, place - len(text) + len(text.rstrip(b",\n"))
 
 
 def _event(text: bytes) -> dict[str, Any] | None:
@@ -220,31 +215,19 @@ def _is(value: Any, kind: type) -> bool:
     return type(value) in (int, kind) and -_MOST < value < _MOST  # neither NaN nor infinity
 
 
-def _kept(path: Path, epochs: int) -> tuple[Kept, int]:
-    """Return the content up to the last mark of at most `epochs` epochs, and the end of that mark; 0 if there is none."""
+def _kept(path: Path, epochs: int) -> tuple[list[Event], list[Event], int]:
+    """Return names and marks up to the last mark of at most `epochs` epochs, and its end; 0 if there is none."""
     names: list[Event] = []
     marks: list[Event] = []
-    end = whole = 0
-    told = 0  # epochs of the last mark
-    try:
-        with path.open("rb") as file:
-            if file.readline().rstrip(b"\n") != _HEAD:
-                return Kept(), 0
-            place = len(_HEAD) + 1
-            for text in _lines(file):
-                place += len(text)
-                if _MARK not in text and _NAME not in text:
-                    continue
-                if (event := _event(text)) is None:
-                    break
+    end = whole = finished = 0
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        if file.readline().rstrip(b"\n") == _HEAD:
+            for event, event_end in _events(file, tasks=False):
                 if event["ph"] == "M":
                     names.append(event)
-                    continue
-                if not told <= event["args"]["epochs"] <= epochs:
+                elif finished <= event["args"]["epochs"] <= epochs:
+                    marks.append(event)
+                    end, whole, finished = event_end, len(names), event["args"]["epochs"]
+                else:
                     break
-                told = event["args"]["epochs"]
-                marks.append(event)
-                end, whole = place - len(text) + len(text.rstrip(b",\n")), len(names)
-    except FileNotFoundError:
-        pass
-    return Kept(tuple(names[:whole]), tuple(marks)), end
+    return names[:whole], marks, end

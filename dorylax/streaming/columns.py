@@ -18,9 +18,9 @@ from dorylax.streaming.direct import DirectFile, anonymous, room, up
 class Column(ABC):
     """The rows of one value, read unit by unit."""
 
-    @abstractmethod
-    def room(self, unit: int) -> int:
+    def room(self, unit: int) -> int:  # noqa: ARG002
         """Buffer size in bytes that `read` needs; 0 if the rows are in memory."""
+        return 0
 
     @abstractmethod
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
@@ -30,9 +30,8 @@ class Column(ABC):
             OSError: The rows cannot be read.
         """
 
-    @abstractmethod
-    def close(self) -> None:
-        """Release memory and files."""
+    def close(self) -> None:  # noqa: B027
+        """Release memory and files, except arrays that have another owner."""
 
 
 class WrittenColumn(Column):
@@ -63,10 +62,6 @@ class WholeColumn(WrittenColumn):
     def __init__(self, array: np.ndarray, bounds: np.ndarray) -> None:
         self.array, self._bounds = array, bounds
 
-    def room(self, unit: int) -> int:  # noqa: ARG002
-        """See `Column`."""
-        return 0
-
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
         """See `Column`."""
         return self.array[self._bounds[unit] : self._bounds[unit + 1]]
@@ -74,9 +69,6 @@ class WholeColumn(WrittenColumn):
     def write(self, unit: int, rows: np.ndarray) -> None:
         """See `Column`."""
         self.array[self._bounds[unit] : self._bounds[unit + 1]] = rows
-
-    def close(self) -> None:
-        """Keep the array, which may have another owner."""
 
 
 @final
@@ -91,16 +83,9 @@ class ComputedColumn(Column):
     def __init__(self, function: Callable[[int, int], np.ndarray], bounds: np.ndarray) -> None:
         self._function, self._bounds = function, bounds
 
-    def room(self, unit: int) -> int:  # noqa: ARG002
-        """See `Column`."""
-        return 0
-
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
         """See `Column`."""
         return self._function(int(self._bounds[unit]), int(self._bounds[unit + 1]))
-
-    def close(self) -> None:
-        """See `Column`."""
 
 
 @final
@@ -109,10 +94,6 @@ class PiecesColumn(WrittenColumn):
 
     def __init__(self, count: int) -> None:
         self._pieces: list[np.ndarray | None] = [None] * count
-
-    def room(self, unit: int) -> int:  # noqa: ARG002
-        """See `Column`."""
-        return 0
 
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
         """See `Column`."""
@@ -183,7 +164,7 @@ class FileColumn(Column):
             first: First rows of the mapped array.
 
         Raises:
-            ChangedFileError: The rows differ.
+            RunError: The rows differ.
         """
         size = first.nbytes
         found = self._file.read(anonymous(room(size)), self._position, size)

@@ -10,8 +10,9 @@ import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.mapped import check_unchanged
-from dorylax.jax_internals import Var, variables
+from dorylax.jax_internals import Var
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tracing import arguments
 from dorylax.program.tracing.traced import Input
 from dorylax.streaming.columns import Column, ComputedColumn, FileColumn, WholeColumn, file_of
 from dorylax.streaming.units import Units
@@ -37,49 +38,24 @@ class StreamData:
     train_mask: np.ndarray
 
 
-def read_inputs(program: SplitModel) -> list[tuple[Var, Input]]:
-    """Return the inputs of a program that its tasks or its outputs read."""
-    read = {var for task in program.tasks for var in task.read}
-    read.update(variables(program.traced.step.jaxpr.outvars))
-    entries = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
-    return [(var, entry) for var, entry in entries if var in read]
-
-
-def reads_edge_order(*programs: SplitModel) -> bool:
-    """Whether programs read anything in the user's order of edges: edge numbers, or values of edges."""
-    roles = ("ids", "places", "rows")
-    entries = (entry for program in programs for _, entry in read_inputs(program))
-    return any(entry.space == "edge" and entry.role in roles for entry in entries)
-
-
-def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Var, Column]:
-    """Return the columns of the inputs with rows that a program reads.
+def data_inputs(program: SplitModel, data: StreamData, units: Units) -> dict[Var, Any]:
+    """Return the inputs that a program reads: columns of rows, and values without rows.
 
     Raises:
         OSError: The file of a mapped array cannot be opened.
-        ChangedFileError: The file has been replaced.
+        RunError: The file has been replaced.
     """
-    rows = [entry.name for entry in program.traced.inputs if entry.role == "rows"]
+    traced, graph = program.traced, data.graph
+    rows = [entry.name for entry in traced.inputs if entry.role == "rows"]
     arrays = dict(zip(rows, data.inputs, strict=True))
-    found: dict[Var, Column] = {}
-    for var, entry in read_inputs(program):
-        if entry.of_data and entry.space is not None and entry.role not in ("count", "graph", "constant"):
-            found[var] = _column(entry, arrays, data, units)
-    return found
-
-
-def free_values(program: SplitModel, data: StreamData) -> dict[Var, Any]:
-    """Return the inputs without rows that stay the same from epoch to epoch."""
-    graph = data.graph
-    counts = {"vertices": graph.num_vertices, "edges": graph.num_edges if program.traced.spec.edge_ids_fit else -1}
-    constants = iter(program.traced.constants)
-    found: dict[Var, Any] = {}
-    for var, entry in zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True):
-        if entry.role == "count":
-            found[var] = np.int32(counts[entry.name])
-        elif entry.role == "constant":
-            found[var] = next(constants)
-    return found
+    found = arguments.data_inputs(
+        traced,
+        lambda _, entry: _column(entry, arrays, data, units),
+        graph.num_vertices,
+        graph.num_edges,
+        program.read_inputs,
+    )
+    return {traced.step.jaxpr.invars[k]: value for k, value in found.items()}
 
 
 def index_column(graph: CompressedGraph, units: Units) -> Column:

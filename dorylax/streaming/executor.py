@@ -14,13 +14,14 @@ import numpy as np
 from dorylax import aligned
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.mapped import mapping_of, release
-from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, thread_settings, type_of
-from dorylax.ops.primitives.operator import Operator
+from dorylax.jax_internals import Var, is_literal, size_at, thread_settings, type_of
+from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.ops.row_loops.rows import RowRange, kept, packed
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
-from dorylax.program.tasks.along_edges import dense_operands
+from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tasks.steps import Step
 from dorylax.program.tracing.arguments import StepResult, step_values, unpack
 from dorylax.streaming.allocation import give_back_freed_memory, keep_freed_memory
 from dorylax.streaming.columns import (
@@ -32,12 +33,11 @@ from dorylax.streaming.columns import (
     WholeColumn,
     WrittenColumn,
 )
-from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
-from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
-from dorylax.streaming.labelled_edges import piece_of, unpacked
+from dorylax.streaming.data import StreamData, data_inputs, index_column
+from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, decoded, encoded, pull
 from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.prefetch import COMPUTED, Prefetcher
-from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
+from dorylax.streaming.schedule import Schedule, Sweep
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
 from dorylax.streaming.spare import SpareArrays
 from dorylax.streaming.stages import Total
@@ -92,7 +92,7 @@ class StreamedProgram:
 
     Raises:
         OSError: A file cannot be opened, or the disk is full.
-        ChangedFileError: A file of the data has been replaced.
+        RunError: A file of the data has been replaced.
     """
 
     def __init__(self, layout: Layout, data: StreamData, scratch: Path, *, like: StreamedProgram | None = None) -> None:
@@ -120,7 +120,7 @@ class StreamedProgram:
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
-            self._spare.clear()  # frees the arrays that `like` keeps for its next epoch; this program's data take the memory
+            self._spare.clear()  # the data of this program need the memory of the spare arrays of `like`
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
@@ -130,8 +130,9 @@ class StreamedProgram:
 
     def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
         columns: dict[Any, Column] = {INDEX: index_column(data.graph, self._units)}
-        columns |= data_columns(self._program, data, self._units)
-        names = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        inputs = data_inputs(self._program, data, self._units)
+        columns |= {var: value for var, value in inputs.items() if isinstance(value, Column)}
+        names = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         there = {} if like is None else dict(like.in_memory())
         for value, column in list(columns.items()):
             shared = there.get(names.get(value, INDEX))
@@ -140,11 +141,11 @@ class StreamedProgram:
                 self._borrowed.add(shared)
             columns[value] = self._settled(value, column) if shared is None else shared
         self._columns = columns
-        self._free = free_values(self._program, data)
+        self._free = {var: value for var, value in inputs.items() if not isinstance(value, Column)}
 
     def in_memory(self) -> Iterator[tuple[Any, Column]]:
         """Yield the columns of data held in memory in pieces, by role and name of their input, and the index column."""
-        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         for value, column in self._columns.items():
             if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
                 yield names.get(value, INDEX), column
@@ -157,11 +158,11 @@ class StreamedProgram:
 
     def _take_once(self, like: StreamedProgram) -> bool:
         """Take the values that another program has computed once; return False unless it has all of them."""
-        theirs = {key: var for var, key in keys_of_once(like._program).items()}
-        mine = keys_of_once(self._program)
-        if not mine.items() or not set(mine.values()) <= theirs.keys():
+        theirs = dict(zip(_once(like._program), like._program.kept_of_once, strict=True))
+        mine = _once(self._program)
+        if not mine or not theirs.keys() >= set(mine):
             return False
-        for var, key in mine.items():
+        for var, key in zip(self._program.kept_of_once, mine, strict=True):
             if isinstance(self._types[var], Rows):
                 self._columns[var] = like._columns[theirs[key]]
                 self._borrowed.add(self._columns[var])
@@ -215,8 +216,8 @@ class StreamedProgram:
         schedule, values = run.schedule, run.values
         for number, sweep in enumerate(schedule.sweeps):
             for step in sweep.before:
-                if step.kind == "blocked":
-                    self._blocked(schedule, step)
+                if step.operands:
+                    self._blocked(step)
                 else:
                     results = self._steps.stages.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
@@ -233,7 +234,7 @@ class StreamedProgram:
     def _prepare(self, schedule: Schedule, sweep: Sweep) -> None:
         """Load values that the sweep reads at random, and create columns for values that later sweeps read."""
         for step in sweep.steps:
-            for var in step.at_random:
+            for var in step.through_edges:
                 if not isinstance(self._columns[var], WholeColumn):
                     if var in self._layout.filed:
                         self._files[var] = self._columns[var]
@@ -259,7 +260,7 @@ class StreamedProgram:
             count, first = len(edges.offsets) - 1, edges.first
             unit = Unit(count, edges, rows, made, chosen(number), bits)
             if (piece := rows.pop(FROM_LABELLED, None)) is not None:
-                unit = unit._replace(edges=unpacked(piece, count, first), lengths=edges.offsets)
+                unit = unit._replace(edges=decoded(piece, count, first), lengths=edges.offsets)
             elif (neighbours := rows.pop(TO_LABELLED, None)) is not None:
                 unit = unit._replace(edges=UnitRows(unit.offsets, neighbours, first), packed=True)
             return self._begun(run, sweep, number, unit)
@@ -287,13 +288,13 @@ class StreamedProgram:
             for part in parts:
                 for var, value in part.items():
                     if isinstance(self._types[var], Summed):
-                        run.totals.setdefault(var, Total(var)).add(value)
+                        run.totals.setdefault(var, Total(type_of(var).dtype)).add(value)
                     else:
                         run.values[var] = value
             there = {**unit.read, **unit.made}
             for step in sweep.steps:
                 if step.kind == "push":
-                    self._push(run.schedule, step, unit.edges, there)
+                    self._push(step, unit.edges, there)
                 elif step.kind == "output":
                     assert run.hand_over is not None
                     run.hand_over(number, [there[var] for var in step.reads])
@@ -322,7 +323,7 @@ class StreamedProgram:
 
             def finish(found: list[RowRange]) -> None:
                 if FROM_LABELLED in columns:
-                    self._write(columns[FROM_LABELLED], number, piece_of(found))
+                    self._write(columns[FROM_LABELLED], number, encoded(found))
                 if TO_LABELLED in columns:
                     chosen = self._labelled(number)
                     mine = whole if chosen is None else packed(whole, chosen)
@@ -349,46 +350,46 @@ class StreamedProgram:
             return column.read(unit, None)
         return aligned.empty(self._unit_shape(var, unit), type_of(var).dtype)
 
-    def _push(self, schedule: Schedule, step: Step, edges: UnitRows, rows: Mapping[Var, Any]) -> None:
-        operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
+    def _push(self, step: Step, edges: UnitRows, rows: Mapping[Var, Any]) -> None:
         operands = [
-            self._whole(var) if role == "own" else np.asarray(rows[var]) for var, role in dense_operands(equation)
+            np.asarray(rows[one.var]) if one.publication is None else self._whole(one.var) for one in step.operands
         ]
-        totals = [self._whole(var) for var in equation.outvars]
-        self._graph.push(operator, equation.params, operands, edges, totals)
+        totals = [self._whole(var) for var in step.equations[0].outvars]
+        self._graph.push(OPERATORS[step.operator], step.params, operands, edges, totals)
 
-    def _blocked(self, schedule: Schedule, step: Step) -> None:
-        """Run a pull or push over all units, for one block of columns after the other."""
-        operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
-        (result,) = equation.outvars
+    def _blocked(self, step: Step) -> None:
+        """Run a gather or push over all units, for one block of columns after the other."""
+        (result,) = step.equations[0].outvars
         columns, width = self._layout.blocked[step.index], int(size_at(type_of(result).shape[-1], {}))
         blocks = [slice(first, min(first + columns, width)) for first in range(0, width, columns)]
-        parts = [self._block(operator, equation, step, block) for block in blocks]
+        parts = [self._block(step, block) for block in blocks]
         if (old := self._columns.pop(result, None)) is not None:
             old.close()
         self._columns[result] = JoinedColumn(parts)
 
-    def _block(self, operator: Operator, equation: JaxprEqn, step: Step, block: slice) -> Column:
-        """Run a pull or push for one block of columns.
+    def _block(self, step: Step, block: slice) -> Column:
+        """Run a gather or push for one block of columns.
 
         Its whole arrays become spare at the end, so that two blocks are never in memory together.
         """
-        (result,) = equation.outvars
-        whole = {var: self._gathered(var, block) for var in step.at_random}
-        if step.adds:
+        (result,) = step.equations[0].outvars
+        operator, adds = OPERATORS[step.operator], step.kind == "push"
+        whole = {var: self._gathered(var, block) for var in step.through_edges}
+        if adds:
             whole[result] = self._zeros(result, block)
         self._spare.clear()
         part_column = self._stored(type_of(result).dtype)
-        needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
+        needed = {value: self._columns[value] for value in (INDEX, *step.own_rows)}
         bits = self._labelled_bits() if step.index in self._layout.epoch.of_labelled else None
 
         def pushed(number: int, rows: dict[Any, Any]) -> Job:
             operands = [
-                whole[var] if role == "own" else _columns_of(rows[var], block) for var, role in dense_operands(equation)
+                _columns_of(rows[one.var], block) if one.publication is None else whole[one.var]
+                for one in step.operands
             ]
             edges = self._unit_rows(number, rows[INDEX])
             self.traffic.edges += len(edges.neighbours)
-            return Job([], lambda _: self._graph.push(operator, equation.params, operands, edges, [whole[result]]))
+            return Job([], lambda _: self._graph.push(operator, step.params, operands, edges, [whole[result]]))
 
         def pulled(number: int, rows: dict[Any, Any]) -> Job:
             made = aligned.empty(self._unit_shape(result, number, block), type_of(result).dtype)
@@ -398,11 +399,13 @@ class StreamedProgram:
             def work(bounds: tuple[int, int]) -> None:
                 part = part_of(unit, bounds)
                 operands = [
-                    whole[var] if role == "neighbour" else _columns_of(self._steps.rows_of(var, rows[var], part), block)
-                    for var, role in dense_operands(equation)
+                    whole[one.var]
+                    if one.publication is not None
+                    else _columns_of(self._steps.rows_of(one.var, rows[one.var], part), block)
+                    for one in step.operands
                 ]
                 mine = unit.edges.between(*bounds)
-                (found,) = pull(operator, equation.params, operands, mine if bits is None else kept(mine, bits))
+                (found,) = pull(operator, step.params, operands, mine if bits is None else kept(mine, bits))
                 made[slice(*bounds)] = found
 
             slices = self._layout.slices.of(unit.offsets)
@@ -410,9 +413,9 @@ class StreamedProgram:
             return Job(self._graph.begin(work, slices), lambda _: self._write(part_column, number, made))
 
         with self._writer.finished():
-            begun = pushed if step.adds else pulled
+            begun = pushed if adds else pulled
             self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(needed)))
-            if step.adds:
+            if adds:
                 for number in range(len(self._units)):
                     self._write(part_column, number, whole[result][slice(*self._units.bounds("vertex", number))])
         self.traffic.written += self._writer.take()
@@ -519,3 +522,8 @@ class StreamedProgram:
 def _columns_of(rows: np.ndarray, block: slice) -> np.ndarray:
     """Block of columns of rows with heads and columns; rows with one number per head are returned unchanged."""
     return np.ascontiguousarray(rows[..., block]) if rows.ndim == _AXES else rows
+
+
+def _once(program: SplitModel) -> list[str]:
+    """Describe how the values that are computed once are computed; equal texts mean equal values on the same data."""
+    return program.traced.described(program.traced.step.jaxpr, program.kept_of_once)

@@ -65,6 +65,27 @@ class UnitRows:
         return found[starts], RowRange(np.append(starts, entries).astype(np.int64), targets, edges)
 
 
+def encoded(parts: Sequence[RowRange]) -> np.ndarray:
+    """Encode selected edges of a unit for a file, int32 `[R + entries]`: lengths of rows, then neighbours.
+
+    Args:
+        parts: Rows of the unit in order, as `kept` returns them.
+    """
+    lengths = [np.diff(part.offsets).astype(np.int32) for part in parts]
+    return np.concatenate([np.zeros(0, np.int32), *lengths, *(part.neighbours for part in parts)])
+
+
+def decoded(piece: np.ndarray, count: int, first: int) -> UnitRows:
+    """Decode the result of `encoded`.
+
+    Args:
+        piece: The encoded edges.
+        count: R.
+        first: Number of the first row.
+    """
+    return UnitRows(np.append(0, np.cumsum(piece[:count], dtype=np.int64)), piece[count:], first)
+
+
 class Job(NamedTuple):
     """Work in progress on a unit.
 

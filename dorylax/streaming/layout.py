@@ -13,9 +13,10 @@ from typing import Literal, final
 from dorylax.jax_internals import Var, size_at, type_of, variables
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tasks.steps import Step
 from dorylax.streaming.graph_steps import PIECE_BYTES
 from dorylax.streaming.prefetch import BUFFERS, COMPUTED
-from dorylax.streaming.schedule import Schedule, Step, Sweep, blocked_steps
+from dorylax.streaming.schedule import Schedule, Sweep
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.units import Units
 from dorylax.streaming.writing import PENDING
@@ -23,7 +24,7 @@ from dorylax.streaming.writing import PENDING
 INDEX: Literal["index"] = "index"
 """Key of the neighbours of all vertices, among values of the program."""
 FROM_LABELLED: Literal["index from labelled"] = "index from labelled"
-"""Key of the neighbours that are labelled (`labelled_edges`)."""
+"""Key of the neighbours that are labelled (`graph_steps.encoded`)."""
 TO_LABELLED: Literal["index to labelled"] = "index to labelled"
 """Key of the neighbours of labelled vertices."""
 Value = Var | Literal["index", "index from labelled", "index to labelled"]
@@ -50,7 +51,7 @@ class Layout:
         filed: Values in files that are in memory only while a sweep reads them through edges.
         resident: Values that are read in order and yet held in memory.
         partly: For other such values, the numbers of the units held in memory.
-        given: Inputs that take no further memory: computed from row numbers, or already held by their owner.
+        given: Inputs that need no memory in addition: computed from row numbers, or already held by their owner.
         needs: Peak bytes of the values and work that must be in memory.
         outputs: Values whose rows are handed over.
         slices: The cut of units into slices, each for one thread at a time.
@@ -171,21 +172,21 @@ class Layout:
         for sweep in current.sweeps:
             read += sum(size(var) for var in current.streams(sweep) if var not in read_at_random(sweep))
             written += sum(size(var) for step in sweep.steps for var in step.writes if var in current.kept)
-            for step in blocked_steps(sweep):
-                read += self.blocks_of(step) * sum(map(size, (*step.at_random, *step.in_order)))
+            for step in sweep.blocked:
+                read += self.blocks_of(step) * sum(map(size, (*step.through_edges, *step.own_rows)))
                 written += sum(map(size, step.writes))
             read += sum(map(size, read_at_random(sweep) & self.filed))
-            first = {var for step in sweep.steps for var in step.at_random if var not in current.made}
+            first = {var for step in sweep.steps for var in step.through_edges if var not in current.made}
             if current is self.once:
                 read += sum(map(self.size, first))
             read += current.reads_index(sweep) * size(self.index_of(current, sweep))
-            read += sum(map(self.blocks_of, blocked_steps(sweep))) * size(INDEX)
+            read += sum(map(self.blocks_of, sweep.blocked)) * size(INDEX)
         return read, written
 
     def index_reads_of(self, current: Schedule) -> int:
         """Number of traversals of the edges in a schedule."""
         count = sum(current.reads_index(sweep) for sweep in current.sweeps)
-        return count + sum(self.blocks_of(step) for sweep in current.sweeps for step in blocked_steps(sweep))
+        return count + sum(self.blocks_of(step) for sweep in current.sweeps for step in sweep.blocked)
 
     def blocks_of(self, step: Step) -> int:
         """Number of blocks of columns that a step runs over."""
@@ -216,9 +217,7 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     read = sum(size(var) for var in current.streams(sweep) if var not in there)
     read += current.reads_index(sweep) * value_bytes(program, plan.index_of(current, sweep), *most)
     pushed = max((push_bytes(plan, step) for step in sweep.steps if step.kind == "push"), default=0)
-    made = sum(
-        _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
-    )
+    made = sum(_made_bytes(program, step, size_of_slice) for step in sweep.steps if step.kind not in ("push", "output"))
     if current.for_labelled(sweep):  # copies of the rows read
         made += sum(map(size_of_slice, current.streams(sweep)))
         made += (current.reads_index(sweep) and plan.labelled_edges is None) * INDEX_BYTES * slice_most[1]
@@ -241,7 +240,7 @@ def filtering_bytes(plan: Layout) -> int:
 def push_bytes(plan: Layout, step: Step) -> int:
     """Bytes of edges sorted by source, and of the rows that threads add up for some of these."""
     edges = plan.units.largest("edge")
-    row = sum(map(plan.program.analysis.row_bytes.__getitem__, step.through_edges))
+    row = sum(map(plan.program.analysis.row_bytes.__getitem__, whole_values(step)))
     return _SORTED_BYTES * edges + _IN_A_PIECE * min(plan.threads * max(PIECE_BYTES, row), edges * row)
 
 
@@ -250,17 +249,21 @@ def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> 
 
     XLA fuses elementwise operations, so that their other intermediate values never reach memory.
     """
-    equations = program.tasks[step.index].equations
     types = program.analysis.types
-    made = {var for equation in equations for var in variables(equation.outvars) if isinstance(types[var], Rows)}
-    lasting = {var for equation in equations if equation.primitive.name in _IN_MEMORY for var in equation.outvars}
+    made = {var for equation in step.equations for var in variables(equation.outvars) if isinstance(types[var], Rows)}
+    lasting = {var for equation in step.equations if equation.primitive.name in _IN_MEMORY for var in equation.outvars}
     lasting.update(step.writes)
     return sum(map(size, made & lasting)) + 2 * max(map(size, made), default=0)
 
 
 def read_at_random(sweep: Sweep) -> frozenset[Var]:
     """Values that a sweep holds in memory for all vertices and only reads."""
-    return frozenset(var for step in sweep.steps for var in step.at_random)
+    return frozenset(var for step in sweep.steps for var in step.through_edges)
+
+
+def whole_values(step: Step) -> frozenset[Var]:
+    """Values that a graph operator reads or adds to for all vertices."""
+    return frozenset(step.through_edges).union(step.writes if step.kind == "push" else ())
 
 
 def width_of(step: Step) -> int:

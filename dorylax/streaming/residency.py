@@ -17,9 +17,10 @@ import numpy as np
 
 from dorylax.errors import DorylaxError
 from dorylax.jax_internals import Var, is_literal
+from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
-from dorylax.streaming.data import read_inputs
+from dorylax.program.tasks.steps import Step
 from dorylax.streaming.layout import (
     INDEX,
     INDEX_BYTES,
@@ -29,11 +30,12 @@ from dorylax.streaming.layout import (
     push_bytes,
     read_at_random,
     value_bytes,
+    whole_values,
     width_of,
     work_bytes,
 )
 from dorylax.streaming.prefetch import COMPUTED
-from dorylax.streaming.schedule import Schedule, Step, blocked_steps, kept_of_once, schedule
+from dorylax.streaming.schedule import Schedule, schedule
 from dorylax.streaming.slices import Slices, slices_for
 from dorylax.streaming.units import Units, cut, most_entries, most_rows
 from dorylax.streaming.writing import PENDING
@@ -166,10 +168,9 @@ class _Planner:
         self._program, self._units, self._symmetric, self._outputs = program, units, symmetric, outputs
         computed = ("real", "weights", "ids", "places")
         given: set[Value] = {
-            var for var, entry in read_inputs(program) if entry.role in computed or entry.name not in mapped
+            var for var, entry in program.read_inputs.items() if entry.role in computed or entry.name not in mapped
         }
         self._given = frozenset(given if INDEX in mapped else given | {INDEX})
-        self._once = kept_of_once(program)
         self._schedules: dict[frozenset[int], tuple[Schedule, Schedule]] = {}
         self._during: dict[tuple[object, ...], int] = {}
         self._held = int(units.vertices[-1]), int(units.edges[-1])
@@ -235,7 +236,7 @@ class _Planner:
             return None
         for current in (plan.once, plan.epoch):
             for number, sweep in enumerate(current.sweeps):
-                for step in blocked_steps(sweep):
+                for step in sweep.blocked:
                     width = width_of(step)
                     fixed = self._held_before(plan, current, number) + self._block_work(plan, step)
                     fits = min(width, (budget - fixed) // max(1, self._column_bytes(step)))
@@ -255,7 +256,7 @@ class _Planner:
     def _scheduled(self, blocked: frozenset[int]) -> tuple[Schedule, Schedule]:
         if blocked not in self._schedules:
             rows = self._program.analysis.types
-            lasting = [var for var in self._once if isinstance(rows[var], Rows)]
+            lasting = [var for var in self._program.kept_of_once if isinstance(rows[var], Rows)]
             options: Any = {"symmetric": self._symmetric, "blocked": blocked}
             self._schedules[blocked] = (
                 schedule(self._program, "once", lasting=lasting, **options),
@@ -292,7 +293,7 @@ class _Planner:
         """Bytes before a sweep, with one block of each blocked value."""
         blocks = [
             plan.blocked[step.index] * self._column_bytes(step) + self._block_work(plan, step)
-            for step in blocked_steps(current.sweeps[number])
+            for step in current.sweeps[number].blocked
         ]
         return self._held_before(plan, current, number) + max(blocks) if blocks else 0
 
@@ -314,15 +315,15 @@ class _Planner:
         """Bytes of a unit's buffers for a block's operands, and of its edges sorted by source."""
         at_random, in_order = (
             [value_bytes(self._program, var, *self._most()) for var in values]
-            for values in (step.at_random, step.in_order)
+            for values in (step.through_edges, step.own_rows)
         )
         read = max(max(at_random, default=0), sum(in_order) + INDEX_BYTES * self._units.largest("edge"))
         filtered = filtering_bytes(plan) if step.index in plan.epoch.of_labelled else 0
-        return plan.buffers * read + filtered + (push_bytes(plan, step) if step.adds else 0)
+        return plan.buffers * read + filtered + (push_bytes(plan, step) if step.kind == "push" else 0)
 
     def _column_bytes(self, step: Step) -> int:
         """Bytes per column of values in memory while a step runs in blocks: for all vertices, and results of units."""
-        whole = sum(self._size(var) for var in step.through_edges)
+        whole = sum(self._size(var) for var in whole_values(step))
         (result,) = step.writes
         made = (COMPUTED + PENDING) * value_bytes(self._program, result, *self._most())
         return -(-(whole + made) // width_of(step))
@@ -331,7 +332,7 @@ class _Planner:
         return self._units.largest("vertex"), self._units.largest("edge")
 
     def _live(self, plan: Layout, current: Schedule, number: int) -> set[Var]:
-        inputs = {var for var, _ in read_inputs(self._program)}
+        inputs = self._program.read_inputs.keys()
         found = set(plan.lasting)
         if current is plan.once:
             found = {var for var in found if var in inputs or plan.once.made[var] <= number}
@@ -362,14 +363,14 @@ class _Planner:
         return choice._replace(blocked=choice.blocked | {chosen.index})
 
     def _freed(self, step: Step, live: set[Var]) -> int:
-        return sum(map(self._size, step.through_edges & live))
+        return sum(map(self._size, whole_values(step) & live))
 
     def _may_block(self, current: Schedule) -> list[Step]:
         return [
             step
             for sweep in current.sweeps
             for step in sweep.steps
-            if step.kind in ("pull", "push") and current.operator(step).columns_apart and width_of(step) > 1
+            if step.operands and OPERATORS[step.operator].columns_apart and width_of(step) > 1
         ]
 
     def _with_most_read(self, plan: Layout, left: int) -> Layout:
@@ -400,7 +401,7 @@ def _reads(plan: Layout) -> Counter[Value]:
                 if var in current.kept and var not in current.whole:
                     found[var] += 1
     for sweep in (*plan.once.sweeps, *current.sweeps):
-        for step in blocked_steps(sweep):
+        for step in sweep.blocked:
             for var in step.writes:
                 del found[var]
     return found

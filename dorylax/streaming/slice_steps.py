@@ -8,15 +8,14 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.jax_internals import Var
+from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.ops.row_loops.rows import RowRange, kept, packed
-from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows
-from dorylax.program.tasks.along_edges import dense_operands
 from dorylax.program.tasks.split_model import SplitModel
-from dorylax.serverless.rows import cut
+from dorylax.program.tasks.stage_calls import cut
+from dorylax.program.tasks.steps import Step
 from dorylax.streaming.graph_steps import UnitRows, pull
-from dorylax.streaming.schedule import Step
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.stages import Stages
 
@@ -85,7 +84,7 @@ class SliceSteps:
     """
 
     def __init__(self, program: SplitModel, slices: Slices) -> None:
-        self._program, self._types = program, program.analysis.types
+        self._types = program.analysis.types
         self.stages = Stages(program, slices)
 
     def run(
@@ -122,11 +121,10 @@ class SliceSteps:
                 operands = [read(var) if isinstance(self._types[var], Rows) else values[var] for var in step.reads]
                 for var, value in zip(step.writes, self.stages.of_slice(step, part.sizes, operands), strict=True):
                     (rows if isinstance(self._types[var], Rows) else free)[var] = value
-            elif step.kind == "pull":
-                equation = self._program.tasks[step.index].equations[0]
-                operands = [whole(var) if role == "neighbour" else read(var) for var, role in dense_operands(equation)]
-                found = pull(operator_of(equation), equation.params, operands, _edges(unit, part))
-                rows.update(zip(equation.outvars, found, strict=True))
+            elif step.kind == "gather":
+                operands = [read(one.var) if one.publication is None else whole(one.var) for one in step.operands]
+                found = pull(OPERATORS[step.operator], step.params, operands, _edges(unit, part))
+                rows.update(zip(step.equations[0].outvars, found, strict=True))
         for var, place in unit.made.items():
             self._put(var, place, part, rows[var])
         return free

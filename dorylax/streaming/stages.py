@@ -9,13 +9,12 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.jax_internals import Var, debugged, is_key, jaxpr_as_fun, jit, type_of
+from dorylax.jax_internals import debugged, is_key, jaxpr_as_fun, jit, type_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
-from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.split_model import SplitModel
-from dorylax.serverless.rows import cut, pad
+from dorylax.program.tasks.stage_calls import chunks, cut_operands, joined, padded_operands
+from dorylax.program.tasks.steps import Step
 from dorylax.streaming.pieces import evaluated
-from dorylax.streaming.schedule import Step
 from dorylax.streaming.slices import Slices
 
 EDGE_CHUNK = 1 << 18
@@ -36,7 +35,7 @@ class Stages:
 
     def __init__(self, program: SplitModel, slices: Slices) -> None:
         self._program, self._slices = program, slices
-        self._types, self._weighted = program.analysis.types, program.analysis.weighted
+        self._types = program.analysis.types
         self._functions: dict[tuple[int, int], Callable[..., Sequence[Any]]] = {}
         self._compiling = threading.Lock()
 
@@ -52,48 +51,21 @@ class Stages:
             sizes: Numbers of the slice's vertex rows and edge rows.
             operands: Rows of the slice, and values without rows.
         """
-        space = self._program.tasks[step.index].space
-        assert space is not None
-        if space == "vertex":
-            return self._call(step, operands, 0, sizes[space], self._slices.padded(sizes[space]))
-        parts, counts = [], []
-        for begin in range(0, max(1, sizes[space]), EDGE_CHUNK):
-            count = min(EDGE_CHUNK, sizes[space] - begin)
+        assert step.space is not None
+        count = sizes[step.space]
+        bounds = list(chunks(count, EDGE_CHUNK if step.space == "edge" else max(1, count)))
+        parts = [self._call(step, cut_operands(step.sources, operands, *each), each[1] - each[0]) for each in bounds]
+        return joined(step.targets, parts, [last - first for first, last in bounds], _total)
+
+    def _call(self, step: Step, operands: Sequence[Any], count: int) -> list[Any]:
+        if step.space == "vertex":
+            size = self._slices.padded(count)
+        else:
             grain = self._slices.entries // _EDGE_CLASSES or 1
-            padded = min(EDGE_CHUNK, max(1, -(-count // grain)) * grain)
-            parts.append(self._call(step, operands, begin, begin + count, padded))
-            counts.append(count)
-        return [self._together(var, pieces, counts) for var, *pieces in zip(step.writes, *parts, strict=True)]
-
-    def _call(self, step: Step, operands: Sequence[Any], first: int, last: int, size: int) -> list[Any]:
-        count = last - first
-        given = []
-        for var, value in zip(step.reads, operands, strict=True):
-            found = self._types[var]
-            if isinstance(found, Rows):
-                rows = cut(value, found.axis, found.factor, first, last)
-                given.append(pad(rows, found.axis, found.factor, count, size, zero=var in self._weighted))
-            else:
-                given.append(value)
-        results = self._compute(step.index, size, given)
-        return [self._unpadded(var, value, count) for var, value in zip(step.writes, results, strict=True)]
-
-    def _unpadded(self, var: Var, value: Any, count: int) -> Any:
-        found = self._types[var]
-        if isinstance(found, Rows):
-            return cut(value, found.axis, found.factor, 0, count)
-        return value if is_key(type_of(var)) else np.asarray(value)
-
-    def _together(self, var: Var, pieces: Sequence[Any], counts: Sequence[int]) -> Any:
-        found = self._types[var]
-        if isinstance(found, Rows):
-            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=found.axis)
-        if isinstance(found, Summed):
-            total = Total(var)
-            for piece, count in zip(pieces, counts, strict=True):
-                total.add(piece if count else np.zeros_like(piece))
-            return total.value
-        return pieces[0]
+            size = min(EDGE_CHUNK, max(1, -(-count // grain)) * grain)
+        results = self._compute(step.index, size, padded_operands(step.sources, operands, count, size))
+        pairs = zip(step.writes, results, strict=True)
+        return [value if is_key(type_of(var)) else np.asarray(value) for var, value in pairs]
 
     def _compute(self, index: int, rows: int, operands: Sequence[Any]) -> Sequence[Any]:
         key = index, rows
@@ -124,11 +96,11 @@ class Total:
     """A sum over slices, in their order; floating-point numbers are added up in float64.
 
     Args:
-        var: The value.
+        dtype: Type of the sum.
     """
 
-    def __init__(self, var: Var) -> None:
-        self._dtype = type_of(var).dtype
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
         self._sum: Any = None
 
     def add(self, part: Any) -> None:
@@ -142,3 +114,10 @@ class Total:
         """The sum."""
         found: np.ndarray = np.asarray(self._sum, self._dtype)
         return found
+
+
+def _total(parts: Sequence[np.ndarray]) -> np.ndarray:
+    total = Total(parts[0].dtype)
+    for part in parts:
+        total.add(part)
+    return total.value

@@ -1,4 +1,4 @@
-"""What all programs here share at the terminal: how they end (`run`, `failures`), and how they print (`output`).
+"""Shared parts of the programs at the terminal: their end (`run`, `failures`), options and files, and printing (`output`).
 
-`dorylax.cli` and `dorylax.experiments` both stand on it. It imports no JAX.
+`dorylax.cli` and `dorylax.experiments` use it. It imports no JAX.
 """

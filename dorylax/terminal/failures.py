@@ -12,7 +12,7 @@ import click
 
 from dorylax.errors import DorylaxError
 from dorylax.near_matches import choose, close
-from dorylax.terminal.terminations import Terminated, terminations
+from dorylax.signals import Terminated, terminations
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1

@@ -20,6 +20,8 @@ no_verify_option = click.option(
 )
 """Of every command that loads data: `data.verify=false`."""
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
 
 def section_options(section: type[Section], flags: Mapping[str, str]) -> Callable[[Command], Command]:
     """Give a command an option for each of some settings; type, help, bounds and default come from the section's model.

@@ -20,10 +20,9 @@ from typing import Any, TextIO
 
 import click
 
-from dorylax.hang_up import terminates
+from dorylax.signals import Terminated, hang_up_terminates
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError, explain
 from dorylax.terminal.output import print_error
-from dorylax.terminal.terminations import Terminated
 
 _AGAIN_SECONDS = 0.01
 _STANDARD_ERROR = 2
@@ -41,9 +40,9 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     """Run a command.
 
     Args:
-        command: of click.
-        program: what help calls it.
-        arguments: without the program's name; by default those of the process.
+        command: Command of click.
+        program: Name of the program in its help.
+        arguments: Arguments without the program's name; by default those of the process.
 
     Returns:
         The exit code.
@@ -53,7 +52,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     arguments = [word for word in words if word != "--traceback"]
     _set_up_streams()
     try:
-        with terminates(), _ctrl_c_is_not_lost(), warnings.catch_warnings():
+        with hang_up_terminates(), _ctrl_c_is_not_lost(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = command.main(arguments, prog_name=program, standalone_mode=False)
         _flush()

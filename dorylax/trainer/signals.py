@@ -8,7 +8,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, final
 
-from dorylax import hang_up
+from dorylax.signals import hang_up_terminates
 
 
 @final
@@ -20,7 +20,7 @@ class StopRequests:
 
     A second signal acts immediately, even if the epoch waits for hanging workers. Ctrl-C raises KeyboardInterrupt. SIGTERM
     runs its former handler; if that returns, or if the default action would end the process, it raises SystemExit. SIGHUP
-    counts as SIGTERM, but never as a second one (`dorylax.hang_up`). Outside the main thread, where Python allows no
+    counts as SIGTERM, but never as a second one (`dorylax.signals`). Outside the main thread, where Python allows no
     handlers, the context does nothing. A SIGINT handler other than Python's default stays.
 
     Attributes:
@@ -39,7 +39,7 @@ class StopRequests:
         if threading.current_thread() is threading.main_thread():
             if self._watches_terminate:
                 self._install(signal.SIGTERM, self._on_terminate)
-                self._hang_up.enter_context(hang_up.terminates())
+                self._hang_up.enter_context(hang_up_terminates())
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._install(signal.SIGINT, self._on_interrupt)
         return self

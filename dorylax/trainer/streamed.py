@@ -5,7 +5,6 @@ Training and evaluation share the memory, the cut of the rows, and values comput
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
@@ -23,14 +22,15 @@ from dorylax.graph.compressed import as_int64
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import mapping_of
 from dorylax.machine import Limit, cores, resident_bytes
+from dorylax.metrics.evaluation import Evaluated, evaluate, evaluation_of_rows
 from dorylax.own_folder import OwnFolder
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
+from dorylax.program.tasks.stage_calls import pad
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.serverless.rows import pad
 from dorylax.streaming.allocation import give_back_freed_memory
-from dorylax.streaming.data import StreamData, reads_edge_order
+from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
 from dorylax.streaming.residency import NotStreamedError, lay_out, units_for
@@ -207,7 +207,7 @@ class StreamedRun:
 
         def plan(hoists: bool, keeps_apart: bool) -> Plan:
             pair = programs(parts, spec, objective, hoists=hoists)
-            if reads_edge_order(*pair):
+            if any(one.reads_edges("ids", "places", "rows") for one in pair):
                 _ = data.graph.edge_order  # made on first use, so that the estimate includes it
             units = units_for(as_int64(data.graph.incoming.offsets), *pair)
             data.release()
@@ -251,36 +251,29 @@ class StreamedRun:
             )
         return self._evaluation
 
-    def evaluate(self, params: Tree, state: Tree) -> tuple[Any, bool]:
+    def evaluate(self, params: Tree, state: Tree) -> Evaluated:
         """See `Evaluate`."""
-        data = self._data
-        masks = (data.train_mask, data.val_mask, data.test_mask)
-        additive = self._objective.measure.additive
-        judge = _judge(self._objective.sums) if additive else None
-        total: Any = None
-        nan, pieces = False, []
+        data, sums = self._data, self._objective.sums
+        masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+        evaluation = evaluation_of_rows(sums) if self._objective.measure.additive else None
+        parts: list[Evaluated] = []
+        pieces: list[Any] = []
 
         def take(unit: int, output: Any, first: int, last: int) -> None:
-            nonlocal total, nan
-            if judge is None:
+            if evaluation is None:
                 pieces.append(jax.tree.map(np.array, output))
-                nan |= any(bool(np.isnan(leaf).any()) for leaf in _floats(output))
                 return
-            size = self._units.padded(unit)
-            count = last - first
+            count, size = last - first, self._units.padded(unit)
             rows = jax.tree.map(lambda leaf: pad(leaf, 0, 1, count, size, zero=False), output)
             labels = pad(np.asarray(data.labels[first:last]), 0, 1, count, size, zero=False)
-            chosen = pad(np.stack([mask[first:last] for mask in masks]), 1, 1, count, size, zero=True)
-            sums, found = jax.device_get(judge(rows, labels, chosen))
-            exact = np.issubdtype(np.asarray(sums).dtype, np.integer)
-            sums = np.asarray(sums, None if exact else np.float64)  # floating-point sums are added up in float64
-            total, nan = sums if total is None else total + sums, nan | bool(found)
+            parts.append(evaluation(rows, labels, pad(masks[:, first:last], 1, 1, count, size, zero=True)))
 
         self._forward(params, state, take)
-        if judge is None:
-            whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
-            total = jax.device_get(self._objective.sums(whole, np.asarray(data.labels), np.stack(masks)))
-        return total, nan
+        if evaluation is not None:
+            return Evaluated.of(parts)
+        whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+        found, nan = jax.device_get(evaluate(sums, whole, np.asarray(data.labels), masks))
+        return Evaluated(found, bool(nan))
 
     def outputs(self, params: Tree, state: Tree) -> Any:
         """Return the model's outputs for all vertices, floating ones as float32, mapped from unnamed files."""
@@ -347,20 +340,5 @@ class StreamedRun:
         return self._folder.path
 
 
-def _floats(output: Any) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-
-
 def _shown(dtype: Any) -> Any:
     return np.float32 if jnp.issubdtype(dtype, jnp.floating) else dtype
-
-
-@functools.lru_cache(maxsize=8)
-def _judge(sums: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """`(output, labels, masks) -> the sums, and whether the output has a NaN`, compiled."""
-
-    def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
-        nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in _floats(output)), jnp.bool_(False))
-        return sums(output, labels, masks), nan
-
-    return jax.jit(judge)

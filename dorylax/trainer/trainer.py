@@ -444,7 +444,7 @@ class Trainer:
             ValueError: `epoch` is neither "best" nor "last", or the inputs do not fit the model.
             TrainingError: There are no trained parameters.
             RunDirectoryError, RunError, InputError: As for `fit`.
-            ChangedFileError: A file of the data has changed since it was loaded.
+            RunError: A file of the data has changed since it was loaded.
         """
         params, state = self._chosen(epoch)
         if graph is not None or x is not None or inputs:

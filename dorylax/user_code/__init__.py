@@ -1,1 +1,1 @@
-"""What the user wrote: classes and functions that a name leads to, and the line that an error comes from."""
+"""The code of users: classes and functions by reference, and the lines that errors come from."""

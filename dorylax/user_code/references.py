@@ -1,7 +1,7 @@
 """References to user-defined models and optimizers: `my_models.py:MyGNN` or `package.module:MyGNN`.
 
 A process executes a file once, as a separate module. cloudpickle ships the module by value, so an optimizer reaches servers
-without the file. The file is read once and compiled from these bytes; cached bytecode beside it could be of other code.
+without the file. The file is read once and compiled from these bytes; cached bytecode could belong to other code.
 `dorylax.user_code.trust` handles references in run directories.
 """
 

@@ -12,23 +12,16 @@ import math
 import os
 import queue
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from dorylax.config import RunConfig
 from dorylax.errors import RunError
-from dorylax.experiments.executors.base import Watcher
-from dorylax.experiments.executors.ray_worker import (
-    Answer,
-    Events,
-    Surroundings,
-    node_name,
-    pack,
-    run_here,
-    unpack,
-)
-from dorylax.experiments.runner import RunOptions, directory, fail, inspect
+from dorylax.experiments.execution import Watcher
+from dorylax.experiments.executors.ray_worker import Events, Surroundings, node_name, pack, run_here, unpack
+from dorylax.experiments.runner import RunOptions, directory, ended, fail
 from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.graph.manifest import is_data_path
 from dorylax.machine import cores
@@ -67,11 +60,8 @@ def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus:
             is not set up for the sweep.
     """
     for run in runs:
-        pipeline = run.config.pipeline
-        if pipeline is None:
-            continue
-        for key, value in (("pipeline.hosts", pipeline.hosts), ("tensor.backend", pipeline.tensor.backend)):
-            if value == _ON_RAY:
+        for key in ("pipeline.hosts", "tensor.backend"):
+            if run.config.dotted().get(key) == _ON_RAY:
                 raise ConfigError(
                     f"{key} = {_ON_RAY} asks for room on the cluster that --hosts ray has given to the run: leave one out"
                 )
@@ -163,7 +153,7 @@ class RayTasks:
         self._came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # key of the run, or "" for events
         self._running: dict[str, tuple[Run, Any]] = {}
         self._nodes: dict[str, str] = {}  # node of each started run
-        self._stopped: dict[str, int] = {}
+        self._stopped: Counter[str] = Counter()
         self._stopping = False
 
     def execute(
@@ -253,24 +243,25 @@ class RayTasks:
     def _ended(self, run: Run, came: Any) -> Iterator[RunOutcome]:
         """Yield the outcome of a task, or none for a run that is resubmitted or stopped."""
         node = self._nodes.get(run.key, "its node")
-        if not isinstance(came, Answer):
-            if isinstance(came, self._ray.exceptions.RayTaskError):
-                yield fail(self._folder, run, _one_line(came.cause))
-            elif not self._stopping:
+        if isinstance(came, self._ray.exceptions.RayTaskError):
+            yield fail(self._folder, run, _one_line(came.cause))
+            return
+        if isinstance(came, BaseException):
+            if not self._stopping:
                 yield fail(self._folder, run, f"lost {TRIES} times; the last time its process on {node} was lost")
             return
+        status, error, packed = came
         try:
-            if came.directory is not None:
-                self._install(run, came.directory)
-        except RunDirectoryError as error:
-            came = Answer("failed", str(error), None)
-        if came.status == "done":
-            found = inspect(self._folder, run)
-            yield found if found.error is None else fail(self._folder, run, found.error)
-        elif came.status == "failed":
-            yield fail(self._folder, run, came.error or "")
+            if packed is not None:
+                self._install(run, packed)
+        except RunDirectoryError as problem:
+            status, error = "failed", str(problem)
+        if status == "done":
+            yield ended(self._folder, run)
+        elif status == "failed":
+            yield fail(self._folder, run, error or "")
         elif not self._stopping:  # an external signal stopped the process
-            self._stopped[run.key] = self._stopped.get(run.key, 0) + 1
+            self._stopped[run.key] += 1
             if self._stopped[run.key] == TRIES:
                 yield fail(self._folder, run, f"stopped {TRIES} times by a signal, the last time on {node}")
             else:

@@ -19,12 +19,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 from dorylax.errors import RunError
-from dorylax.experiments.executors.base import RunObserver
+from dorylax.experiments.execution import RunObserver
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.store.durable import is_temporary, remove_leftovers, temporary_folder
 from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
@@ -36,6 +36,8 @@ _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
 _CACHE = DataCache()
 _Event: TypeAlias = tuple[str, str, tuple[Any, ...]]
+Answer: TypeAlias = tuple[Literal["done", "failed", "open"], str | None, bytes | None]
+"""Status of a run on a node, its traceback if it failed, and its packed directory if it has one."""
 
 
 @final
@@ -82,20 +84,6 @@ class Surroundings:
             if name not in FOLDERS or Path(value).is_dir():
                 os.environ[name] = value
         os.environ["NPROC"] = str(self.threads)  # of XLA
-
-
-class Answer(NamedTuple):
-    """Result of a run on a node.
-
-    Attributes:
-        status: Status of the run.
-        error: Traceback of a failed run, or None.
-        directory: Packed run directory, or None without one.
-    """
-
-    status: Literal["done", "failed", "open"]
-    error: str | None
-    directory: bytes | None
 
 
 @final
@@ -156,14 +144,12 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
         if (packed := snapshot or begun) is not None:
             unpack(packed, path)
         _CACHE.keep_only([run.config.data])
-        answer = Answer("open", None, None)
+        outcome = RunOutcome(run, "open")
         # Ray raises KeyboardInterrupt in a cancelled task, but still accepts the task's result.
         with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
             outcome = run_one(run, folder, RunObserver(_sender(run, number, path, events)), _CACHE, options)
-            answer = Answer(outcome.status, outcome.error, None)
-        if answer.status == "failed" and error_path.is_file():
-            answer = answer._replace(error=error_path.read_text("utf-8"))
-        return answer._replace(directory=pack(path) if path.is_dir() else None)
+        error = error_path.read_text("utf-8") if outcome.error and error_path.is_file() else outcome.error
+        return outcome.status, error, pack(path) if path.is_dir() else None
 
 
 def node_name(host: str, node: str) -> str:

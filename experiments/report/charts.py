@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas  # type: ignore[import-untyped]
@@ -121,8 +121,32 @@ def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
 # Estimates with intervals.
 
 
+class Mark(NamedTuple):
+    """A row of a forest plot; unknown numbers are NaN.
+
+    Attributes:
+        panel: Title of the row's panel.
+        row: Name of the row.
+        color: Color; empty for a summary of the others.
+        published: Published value.
+        estimate: Our value, with the ends `low` and `high` of its interval.
+        seeds: Number of seeds.
+        bound: `AT_LEAST` or `AT_MOST` if the estimate is a bound, else empty.
+    """
+
+    panel: str
+    row: str
+    color: str = ""
+    published: float = np.nan
+    estimate: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    seeds: float = np.nan
+    bound: str = ""
+
+
 def forest(
-    name: str, title: str, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, source: str | None = None
+    name: str, title: str, rows: Sequence[Mark], unit: float = 1.0, source: str | None = None
 ) -> NamedFigure | None:
     """Draw a forest plot: one row per estimate, with its interval and published value, in panels side by side.
 
@@ -131,8 +155,7 @@ def forest(
     Args:
         name: Base name of the figure's files.
         title: Heading.
-        rows: Marks with the fields `panel`, `row`, `bound` (`AT_LEAST`, `AT_MOST` or empty), `estimate`, `low`, `high`,
-            `seeds` and `published` (NaN if unknown), and `color` (empty for a summary of the others).
+        rows: Marks, in order.
         unit: Value that means no difference.
         source: Source of the published values, or None.
     """
@@ -172,7 +195,8 @@ def forest(
             legend_below(figure, handles, list(styles), width)
         return figure
 
-    shown = data.assign(bound=data["bound"].str.strip(), seeds=data["seeds"].astype("Int64")).drop(columns="color")
+    shown = data.assign(bound=data["bound"].str.strip(), seeds=data["seeds"].astype("Int64"))
+    shown = shown[["panel", "row", "bound", "estimate", "low", "high", "seeds", "published"]]
     told = [
         f"{panel}: " + ", ".join(f"{one.row} {one.bound.strip()}{one.estimate:.3g}" for one in marks.itertuples())
         for panel, marks in data[data["estimate"].notna()].groupby("panel", sort=False)
@@ -200,7 +224,7 @@ def _draw(axes: Axes, marks: pandas.DataFrame, names: Sequence[str], unit: float
     points = marks[["published", "estimate"]].to_numpy(float)
     points = points[~np.isnan(points)]
     if points.size and points.min() > 0 and points.max() > _LOG * points.min():
-        logarithmic(axes, "x")
+        logarithmic(axes, "x", ticks=(1.0,))
         axes.margins(x=0.14)
         return
     ends = marks.loc[marks["seeds"] > 1, ["low", "high"]].to_numpy(float)

@@ -76,11 +76,11 @@ def themed(figure: NamedFigure, width: float, prefix: str) -> str:
     return re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\1{prefix}", image)
 
 
-def logarithmic(axes: Axes, which: str) -> None:
-    """Give the `x` or `y` axis a logarithmic scale with plain numbers."""
+def logarithmic(axes: Axes, which: str, *, ticks: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Give the `x` or `y` axis a logarithmic scale with plain numbers at these multiples of each power of ten."""
     getattr(axes, f"set_{which}scale")("log")
     axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
+    axis.set_major_locator(LogLocator(subs=ticks, numticks=7))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
 import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Group, Variant
 from dorylax.experiments.report.charts import stacked_bars
-from dorylax.experiments.report.figures import NamedFigure, folded_title, legend, legend_below, one_axes
+from dorylax.experiments.report.figures import NamedFigure, folded_title, legend_below
 from dorylax.figure_style import MUTED, series
 from dorylax.store import trace
 
@@ -27,32 +26,15 @@ _TIMELINES = 4  # variants in one figure
 
 
 def staleness_figure(group: Group, name: str) -> NamedFigure | None:
-    """Shares of rows by the epochs that they are behind their readers; None if all are current."""
-    shares = {variant.name: _lags(variant) for variant in group.variants}
+    """Plot the shares of rows by the epochs that they are behind their readers; None if all are current."""
+    shares = {variant.name: found for variant in group.variants if (found := _lags(variant))}
     lags = sorted({lag for found in shares.values() for lag in found})
     if not any(lags):
         return None
-    shown = [(place, variant) for place, (variant, found) in enumerate(shares.items()) if found]
-
-    def draw(width: float) -> Figure:
-        figure, axes = one_axes(width, 0.42)
-        room = 0.84 / len(shown)
-        for slot, (place, variant) in enumerate(shown):
-            heights = [100 * shares[variant].get(lag, 0.0) for lag in lags]
-            offsets = np.arange(len(lags)) - 0.42 + room * (slot + 0.5)
-            axes.bar(offsets, heights, room * 0.92, color=series(place), label=variant)
-        axes.set_xticks(range(len(lags)), [str(lag) for lag in lags])
-        axes.set_xlabel("epochs behind the reader (negative: ahead)")
-        axes.set_ylabel("% of rows read")
-        axes.grid(axis="x", visible=False)
-        legend(figure, axes, width)
-        return figure
-
-    rows = [(one, lag, shares[one][lag]) for _, one in shown for lag in sorted(shares[one])]
-    told = [f"{one}: {100 * share:.0f} % {lag} epochs behind" for one, lag, share in rows]
-    data = pandas.DataFrame(rows, columns=["variant", "epochs_behind", "share"])
-    title = "Staleness of the rows that intervals read"
-    return NamedFigure(f"{name}staleness", title, f"{title}. " + "; ".join(told), draw, data)
+    colors = {str(lag): series(place) for place, lag in enumerate(lags)}
+    title = "Staleness of the rows that intervals read, in epochs (negative: ahead of the reader)"
+    bars = {variant: {str(lag): 100 * found[lag] for lag in sorted(found)} for variant, found in shares.items()}
+    return stacked_bars(f"{name}staleness", title, bars, "% of rows read", colors=colors)
 
 
 def _lags(variant: Variant) -> dict[int, float]:
@@ -97,19 +79,19 @@ def read_trace(path: Path) -> pandas.DataFrame | None:
 
 
 def traced_epochs(tasks: pandas.DataFrame) -> int:
-    """Number of epochs with tasks."""
+    """Return the number of epochs with tasks."""
     return int(tasks.loc[tasks["epoch"] >= 0, "epoch"].nunique())
 
 
 def task_seconds(tasks: pandas.DataFrame) -> dict[str, float]:
-    """Seconds per epoch by kind of task, over all servers; all messages together are `network`."""
+    """Return the seconds per epoch by kind of task, over all servers; all messages together are `network`."""
     trained = tasks[(tasks["epoch"] >= 0) | (tasks["resource"] == "parameters")]
     seconds = _MICRO * trained.groupby("kind", sort=False)["duration"].sum() / max(1, traced_epochs(tasks))
     return {str(kind): float(value) for kind, value in seconds.items()}
 
 
 def one_epoch(tasks: pandas.DataFrame) -> pandas.DataFrame:
-    """Tasks on the first graph server and the parameter servers during an epoch of median length.
+    """Return the tasks on the first graph server and the parameter servers during an epoch of median length.
 
     The epoch lasts from its first task on that server to the first task of the next epoch. In asynchronous runs tasks of
     other epochs run meanwhile.
@@ -138,30 +120,31 @@ def one_epoch(tasks: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def trace_figures(traces: Mapping[str, tuple[pandas.DataFrame, int]], name: str) -> list[NamedFigure | None]:
-    """Timelines and the time of tasks.
+    """Plot timelines and the time of tasks.
 
     Args:
         traces: Variant → tasks of a run, and the number of epochs that it trained.
-        name: For the files.
+        name: Prefix of the files.
     """
-    seconds = {variant: task_seconds(tasks) for variant, (tasks, _) in traces.items()}
     samples = {
         variant: f"{traced_epochs(tasks)} of the {trained} epochs of {variant}"
         for variant, (tasks, trained) in traces.items()
         if traced_epochs(tasks) < trained
     }
     timelines = {variant: one_epoch(tasks) for variant, (tasks, _) in list(traces.items())[:_TIMELINES]}
+    timelines = {variant: tasks for variant, tasks in timelines.items() if len(tasks)}
+    seconds = {variant: task_seconds(tasks) for variant, (tasks, _) in traces.items()}
     return [_timelines(timelines, name, samples), breakdown_figure(seconds, name, samples)]
 
 
 def breakdown_figure(
     seconds: Mapping[str, Mapping[str, float]], name: str, samples: Mapping[str, str]
 ) -> NamedFigure | None:
-    """Seconds per epoch by kind of task, a bar for each variant; None without tasks.
+    """Plot the seconds per epoch by kind of task, a bar for each variant; None without tasks.
 
     Args:
         seconds: Variant → kind of task → seconds per epoch.
-        name: For the files.
+        name: Prefix of the files.
         samples: Remarks on variants whose trace lacks epochs.
     """
     colors = _colors(kind for found in seconds.values() for kind in found)
@@ -174,8 +157,7 @@ def breakdown_figure(
 
 
 def _timelines(variants: Mapping[str, pandas.DataFrame], name: str, samples: Mapping[str, str]) -> NamedFigure | None:
-    """Tasks of one epoch on the first graph server, a row for each lane of a resource; None without tasks."""
-    variants = {variant: tasks for variant, tasks in variants.items() if len(tasks)}
+    """Plot the tasks of one epoch, a row for each lane of a resource; None without tasks."""
     if not variants:
         return None
     data = pandas.concat([tasks.assign(variant=variant) for variant, tasks in variants.items()])
@@ -184,17 +166,14 @@ def _timelines(variants: Mapping[str, pandas.DataFrame], name: str, samples: Map
     def draw(width: float) -> Figure:
         heights = [0.16 * tasks["lane"].nunique() + 0.32 for tasks in variants.values()]
         figure = Figure((width, sum(heights) + 0.7), layout="constrained")
-        grid = figure.subplots(len(variants), 1, sharex=True, height_ratios=heights, squeeze=False)
-        rows = list(np.ravel(np.asarray(grid)))
+        rows = figure.subplots(len(variants), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
         for axes, (variant, tasks) in zip(rows, variants.items(), strict=True):
             lanes, names = pandas.factorize(tasks["lane"])
-            shades = [colors[kind] for kind in tasks["kind"]]
-            style = {"color": shades, "height": 0.84, "linewidth": 0}
-            axes.barh(lanes, tasks["end"] - tasks["start"], left=tasks["start"], **style)
-            places: dict[str, list[int]] = {}
-            for place, lane in enumerate(names):
-                places.setdefault(lane.rsplit(" ", 1)[0], []).append(place)
-            axes.set_yticks([float(np.mean(found)) for found in places.values()], list(places), fontsize=8)
+            lasting = {"width": tasks["end"] - tasks["start"], "left": tasks["start"]}
+            axes.barh(lanes, **lasting, color=tasks["kind"].map(colors), height=0.84, linewidth=0)
+            resources = [lane.rsplit(" ", 1)[0] for lane in names]
+            places = pandas.Series(range(len(names))).groupby(resources, sort=False).mean()
+            axes.set_yticks(places, places.index, fontsize=8)
             axes.set_title(folded_title(variant, width))
             axes.invert_yaxis()
             axes.grid(visible=False)

@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas  # type: ignore[import-untyped]
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 from dorylax.experiments.report.figures import PHONE, WIDE, NamedFigure, themed, write_files
-from dorylax.experiments.report.tables import Table
 from dorylax.figure_style import ALL
 from dorylax.store.durable import make_folder, write_file, write_folder
 
+DASH = "–"
+"""Cell of a table without a value."""
+
 _SHORT = 22  # letters of a part of a cell that stays on one line
+
+
+class Table(NamedTuple):
+    """A table of text; the first column is on the left, numbers are on the right.
+
+    Attributes:
+        title: Heading; may be empty.
+        frame: The cells.
+        note: Explanation below; may be empty.
+    """
+
+    title: str
+    frame: pandas.DataFrame
+    note: str = ""
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
+        """A table whose columns are the rows' keys; columns without any value are omitted."""
+        frame = pandas.DataFrame(list(rows)).fillna(DASH)
+        return cls(title, frame.loc[:, [not frame[name].isin([DASH, ""]).all() for name in frame]], note)
+
+    @property
+    def markdown(self) -> str:
+        """The table as Markdown, with its note."""
+        rows = [
+            list(self.frame.columns),
+            ["---", *["---:"] * (len(self.frame.columns) - 1)],
+            *self.frame.values.tolist(),
+        ]
+        lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
 
 
 class Section(NamedTuple):
@@ -24,15 +58,15 @@ class Section(NamedTuple):
     Attributes:
         title: Heading; empty for the only section.
         sentences: Paragraphs at its beginning.
-        figures: In order.
-        tables: In order.
+        figures: Figures in order; the page skips None.
+        tables: Tables in order; the page skips None.
         folded: Tables that a reader opens.
     """
 
     title: str = ""
     sentences: Sequence[str] = ()
-    figures: Sequence[NamedFigure] = ()
-    tables: Sequence[Table] = ()
+    figures: Sequence[NamedFigure | None] = ()
+    tables: Sequence[Table | None] = ()
     folded: Sequence[Table] = ()
 
 
@@ -66,7 +100,7 @@ def write_pages(folder: Path, **content: Any) -> Path:
 
     def draw(images: Path) -> None:
         for section in (content["top"], *content["sections"]):
-            for figure in section.figures:
+            for figure in filter(None, section.figures):
                 write_files(figure, images)
 
     write_folder(folder / "figures", draw)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.analysis import RunHistory
-from dorylax.experiments.report.tables import Table
+from dorylax.experiments.report.page import DASH, Table
 from dorylax.observers.progress import data_size, duration
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 
 _LISTED = 16  # maximum number of graph servers per variant in a table
 _LATE = 0.05  # a bottleneck waits less than the mean by more than this fraction of an epoch
@@ -56,35 +55,40 @@ class Loads(NamedTuple):
             pandas.DataFrame([dataclasses.asdict(line) for line in lines if isinstance(line, kind)])
             for kind in (GraphServerMetrics, ParameterServerMetrics)
         )
-        rows = {server: _graph_load(part, seconds, pipeline.intervals) for server, part in graph.groupby("server")}
         if len(parameters):
             by_server = parameters.groupby("server")
             parameters = by_server.mean().assign(
                 busy=by_server["busy_seconds"].sum() / (seconds or 1.0), stashes_max=by_server["stashes_max"].max()
             )
-        return cls(pandas.DataFrame.from_dict(rows, orient="index"), parameters, seconds / len(epochs))
+        return cls(_graph_loads(graph, seconds, pipeline.intervals), parameters, seconds / len(epochs))
 
 
-def _graph_load(part: pandas.DataFrame, seconds: float, intervals: int) -> dict[str, object]:
-    lags, calls = Counter[str](), Counter[str]()
-    for line in part.itertuples():
-        lags.update(line.rows_by_lag)
-        calls.update({outcome: count for outcome, count in line.calls.items() if outcome != "answered"})
+def _graph_loads(lines: pandas.DataFrame, seconds: float, intervals: int) -> pandas.DataFrame:
+    by_server = lines.groupby("server")
 
-    def mean(values: str, weights: str) -> float:
-        return float((part[values] * part[weights]).sum() / max(1, part[weights].sum()))
+    def mean(values: str, weights: str) -> pandas.Series:
+        return (lines[values] * lines[weights]).groupby(lines["server"]).sum() / by_server[weights].sum().clip(lower=1)
 
-    return {
-        "busy": (part["graph_seconds"] / part["graph_threads"]).sum() / seconds if seconds else 0.0,
-        "queue": mean("graph_queue_mean", "graph_tasks"),
-        "queue_max": int(part["graph_queue_max"].max()),
-        "calls": mean("tensor_calls_mean", "tensor_tasks"),
-        "calls_max": int(part["tensor_calls_max"].max()),
-        **{wait: float(part[f"{wait}_seconds"].mean() / intervals) for wait in _WAITS},
-        **part[["messages", "message_bytes"]].mean().to_dict(),
-        "rows_by_lag": dict(lags),
-        "in_vain": dict(calls),
-    }
+    def total(counts: str) -> dict[int, dict[str, int]]:
+        return {server: pandas.DataFrame(list(part)).sum().astype(int).to_dict() for server, part in by_server[counts]}
+
+    busy = (lines["graph_seconds"] / lines["graph_threads"]).groupby(lines["server"]).sum()
+    calls = total("calls")
+    return pandas.DataFrame(
+        {
+            "busy": busy / seconds if seconds else 0.0 * busy,
+            "queue": mean("graph_queue_mean", "graph_tasks"),
+            "queue_max": by_server["graph_queue_max"].max(),
+            "calls": mean("tensor_calls_mean", "tensor_tasks"),
+            "calls_max": by_server["tensor_calls_max"].max(),
+            **{wait: by_server[f"{wait}_seconds"].mean() / intervals for wait in _WAITS},
+            **{name: by_server[name].mean() for name in ("messages", "message_bytes")},
+            "rows_by_lag": pandas.Series(total("rows_by_lag")),
+            "in_vain": pandas.Series(
+                {one: {key: n for key, n in of.items() if key != "answered"} for one, of in calls.items()}
+            ),
+        }
+    )
 
 
 def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
@@ -102,11 +106,11 @@ def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
             row |= {f"waits: {wait}": duration(one[wait]) for wait in _WAITS}
             row |= {"messages": f"{one['messages']:.0f}", "sent": data_size(one["message_bytes"])}
             in_vain = ", ".join(f"{count} {outcome}" for outcome, count in one["in_vain"].items())
-            graph.append({**row, "rows by lag": _lags(one["rows_by_lag"]), "calls in vain": in_vain or "–"})
+            graph.append({**row, "rows by lag": _lags(one["rows_by_lag"]), "calls in vain": in_vain or DASH})
         for server, one in found.parameters.iterrows():
             row = {"server": f"{prefix}{server}", "busy": f"{100 * one['busy']:.1f} %"}
             row |= {counted: _count(one[counted]) for counted in ("pulls", "pushes", "updates")}
-            row["pulls held"] = _count(one["pulls_held"]) if one["pulls_held"] else "–"
+            row["pulls held"] = _count(one["pulls_held"]) if one["pulls_held"] else DASH
             row |= {way: data_size(one[f"bytes_{way}"]) for way in ("received", "sent")}
             parameters.append({**row, "stashes": f"≤ {one['stashes_max']:.0f}"})
     note = (
@@ -139,7 +143,7 @@ def _evenness(name: str, found: Loads) -> str:
 
 def _lags(rows: Mapping[str, int]) -> str:
     whole = sum(rows.values())
-    return ", ".join(f"{lag}: {100 * rows[lag] / whole:.0f} %" for lag in sorted(rows, key=int)) if whole else "–"
+    return ", ".join(f"{lag}: {100 * rows[lag] / whole:.0f} %" for lag in sorted(rows, key=int)) if whole else DASH
 
 
 def _count(number: float) -> str:

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas  # type: ignore[import-untyped]
 
+from dorylax.experiments import verdicts
 from dorylax.experiments.analysis import LAST, Finding, Group, Variant
 from dorylax.experiments.measures import MEASURES
+from dorylax.experiments.names import plain
+from dorylax.experiments.report.page import DASH, Table
 from dorylax.experiments.seed_statistics import FEW, median
 from dorylax.experiments.table import spread
-from dorylax.experiments.verdicts import (
-    FAILS,
-    MIXED,
-    NONE,
-    SAME_ACCURACY,
-    accuracy_verdict,
-    places,
-    points_text,
-    ratio_text,
-    target_text,
-    verdict,
-)
 from dorylax.observers.progress import dollars, duration
 from dorylax.runs.metric import score_in
-from dorylax.settings.errors import shown as shown_value
 
-_DASH = "–"
 _TITLES = {
     "epochs": "epochs",
     "epoch_seconds": "time of an epoch",
@@ -37,37 +26,6 @@ _TITLES = {
     "value": "value",
 }
 _CAUSES = 8  # of losses that a note spells out
-
-
-class Table(NamedTuple):
-    """A table of text; the first column is on the left, numbers are on the right.
-
-    Attributes:
-        title: Heading; may be empty.
-        frame: The cells.
-        note: Explanation below; may be empty.
-    """
-
-    title: str
-    frame: pandas.DataFrame
-    note: str = ""
-
-    @classmethod
-    def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
-        """A table whose columns are the rows' keys; columns without any value are omitted."""
-        frame = pandas.DataFrame(list(rows)).fillna(_DASH)
-        return cls(title, frame.loc[:, [not frame[name].isin([_DASH, ""]).all() for name in frame]], note)
-
-    @property
-    def markdown(self) -> str:
-        """The table as Markdown, with its note."""
-        rows = [
-            list(self.frame.columns),
-            ["---", *["---:"] * (len(self.frame.columns) - 1)],
-            *self.frame.values.tolist(),
-        ]
-        lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
 
 
 def verdict_table(title: str, groups: Sequence[Group], findings: Sequence[Finding]) -> Table:
@@ -96,15 +54,16 @@ def group_verdicts(groups: Sequence[Group]) -> Table:
 def _verdict_row(found: Finding, group: Group, *, pooled: bool = False) -> dict[str, str]:
     row = {"variant": found.name}
     for measure in group.measures:
-        row[_column(group, measure)] = ratio_text(found.ratios.get(measure), found.sign or "")
+        row[ratio_title(group, measure)] = verdicts.ratio_text(found.ratios.get(measure), found.sign or "")
         theirs = None if pooled else group.published_ratio(found.name, measure)
-        row[f"published {_TITLES[measure]}"] = _DASH if theirs is None else f"{theirs:.2f}"
+        row[f"published {_TITLES[measure]}"] = DASH if theirs is None else f"{theirs:.2f}"
     if not group.simulated:
-        row[f"{group.metric.title}, points"] = points_text(found.accuracy)
-    return {**row, "verdict": verdict_words(found)}
+        row[f"{group.metric.title}, points"] = verdicts.points_text(found.accuracy)
+    return {**row, "verdict": verdicts.verdict_words(found)}
 
 
-def _column(group: Group, measure: str) -> str:
+def ratio_title(group: Group, measure: str) -> str:
+    """Return the name of a ratio, such as `simulated time ×`."""
     return f"{group.times if 'seconds' in measure else ''}{_TITLES[measure]} ×"
 
 
@@ -113,24 +72,10 @@ def _baseline_row(group: Group, base: Variant) -> dict[str, str]:
     formats = {"epochs": "{:.1f}".format, "dollars": dollars, "value": "{:.3g}".format}
     for measure in group.measures:
         mean = base.mean(measure) if group.simulated else base.finding and base.finding.means.get(measure)
-        row[_column(group, measure)] = _DASH if mean is None else formats.get(measure, duration)(mean)
+        row[ratio_title(group, measure)] = DASH if mean is None else formats.get(measure, duration)(mean)
     if not group.simulated:
         row[f"{group.metric.title}, points"] = _score(base, "test", group)
     return {**row, "verdict": ""}
-
-
-def verdict_words(found: Finding) -> str:
-    """A verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
-    said, question = verdict(found), found.question
-    if said == NONE or question.measure == "accuracy":
-        return said
-    if said == FAILS:
-        said = f"{FAILS} {places(found)}"
-    elif (total := len(found.groups)) > 1:
-        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
-        said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
-    accurate = accuracy_verdict(found)
-    return f"{said}; {accurate}" if accurate else said
 
 
 def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
@@ -140,9 +85,9 @@ def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
     kind = "bootstrap" if few >= FEW else f"Student's t and rough: {few} seeds"
     notes = ["×: ratio of means to the baseline, paired by seed" + (f"; 95 % intervals ({kind})." if few > 1 else ".")]
     if not group.simulated:
-        target = "each group's own" if len(groups) > 1 else target_text(group)
+        target = "each group's own" if len(groups) > 1 else verdicts.target_text(group)
         notes.append(f"Target: {target}, on the mean of three evaluations.")
-        notes.append(f"As accurate: the whole interval is within ± {100 * SAME_ACCURACY:.1f} points.")
+        notes.append(f"As accurate: the whole interval is within ± {100 * verdicts.SAME_ACCURACY:.1f} points.")
     if any(one.sign for one in findings):
         notes.append("≥ and ≤: runs that miss the target count with all their epochs.")
     if len(groups) > 1:
@@ -168,9 +113,9 @@ def target_table(group: Group) -> Table | None:
         row = {
             "variant": variant.name,
             "runs that reach it": f"{one.reached} of {one.seeds}",
-            "epochs": f"{means['epochs']:.1f}" if "epochs" in means else _DASH,
-            f"{group.times}time": duration(means["seconds"]) if "seconds" in means else _DASH,
-            "cost": dollars(means["dollars"]) if "dollars" in means else _DASH,
+            "epochs": f"{means['epochs']:.1f}" if "epochs" in means else DASH,
+            f"{group.times}time": duration(means["seconds"]) if "seconds" in means else DASH,
+            "cost": dollars(means["dollars"]) if "dollars" in means else DASH,
         }
         if {"seconds", "dollars"} <= ratios.keys() and not variant.is_baseline:
             row["value ×"] = f"{1 / (ratios['seconds'].estimate * ratios['dollars'].estimate):.2f}"
@@ -192,7 +137,7 @@ def results_table(group: Group) -> Table:
         if group.simulated:
             for name, measure in MEASURES.items():
                 for title, value in (("", variant.mean(name)), ("published ", variant.published.get(name))):
-                    row[f"{title}{measure.title}"] = _DASH if value is None else measure.shown(value)
+                    row[f"{title}{measure.title}"] = DASH if value is None else measure.shown(value)
             continue
         title, differences = group.metric.title, {} if variant.finding is None else variant.finding.differences
         ends = [run.history[-1] for run in variant.runs if run.history]
@@ -200,12 +145,12 @@ def results_table(group: Group) -> Table:
         costs = [end.dollars for end in ends if end.dollars is not None]
         row |= {f"test {title}": _score(variant, "test", group), f"validation {title}": _score(variant, "val", group)}
         if not variant.is_baseline:
-            row |= {"best, points": points_text(differences.get("best"))}
-            row |= {last_points: points_text(differences.get("last"))}
+            row |= {"best, points": verdicts.points_text(differences.get("best"))}
+            row |= {last_points: verdicts.points_text(differences.get("last"))}
         row |= {
-            "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else _DASH,
-            f"{group.times}time per epoch": _DASH if seconds is None else duration(seconds),
-            "cost of a run": dollars(statistics.fmean(costs)) if costs else _DASH,
+            "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else DASH,
+            f"{group.times}time per epoch": DASH if seconds is None else duration(seconds),
+            "cost of a run": dollars(statistics.fmean(costs)) if costs else DASH,
             "stale rows": _stale(variant),
         }
     if group.simulated:
@@ -224,7 +169,7 @@ def _score(variant: Variant, mask: Any, group: Group) -> str:
 def _stale(variant: Variant) -> str:
     counters = [(run.summary.get("pipeline") or {}).get("counters") or {} for run in variant.runs]
     read = sum(one.get("rows_read", 0) for one in counters)
-    return f"{100 * sum(one.get('stale_rows', 0) for one in counters) / read:.0f} %" if read else _DASH
+    return f"{100 * sum(one.get('stale_rows', 0) for one in counters) / read:.0f} %" if read else DASH
 
 
 def losses_table(group: Group) -> Table | None:
@@ -241,7 +186,7 @@ def losses_table(group: Group) -> Table | None:
         {
             "servers": f"{variant.name}, seed {run.run.config.train.seed}: {', '.join(loss['servers'])}",
             "epoch": str(loss["epoch"]),
-            "run again": duration(loss["wasted_seconds"]) if loss["repeats"] else _DASH,
+            "run again": duration(loss["wasted_seconds"]) if loss["repeats"] else DASH,
             "recovered in": duration(loss["recovery_seconds"]),
         }
         for variant, run, loss in losses
@@ -261,15 +206,9 @@ def settings_table(title: str, settings: Sequence[tuple[str, Mapping[str, Any]]]
         settings: Names with dotted configurations.
         first: Title of the first column.
     """
-    keys = dict.fromkeys(key for _, one in settings for key in one)
-    differing = [key for key in keys if len({_value(one, key) for _, one in settings}) > 1]
-    if not differing:
+    frame = pandas.DataFrame([{key: plain(value) for key, value in one.items()} for _, one in settings]).fillna(DASH)
+    frame = frame.loc[:, frame.nunique() > 1]
+    if frame.empty:
         return None
-    rows = [{first: name, **{key: _value(one, key) for key in differing}} for name, one in settings]
-    return Table(title, pandas.DataFrame(rows))
-
-
-def _value(setting: Mapping[str, Any], key: str) -> str:
-    if key not in setting:
-        return _DASH
-    return value if isinstance(value := setting[key], str) else shown_value(value)
+    frame.insert(0, first, [name for name, _ in settings])
+    return Table(title, frame)

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.report.charts import stacked_bars
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import breakdown_figure
-from dorylax.experiments.report.page import Section, render
-from dorylax.experiments.report.tables import Table
+from dorylax.experiments.report.page import Section, Table, render
 from dorylax.figure_style import INK, MUTED, SERIES, series
 from dorylax.observers.progress import dollars, duration
 from dorylax.simulation.choice import Wishes
@@ -234,7 +233,7 @@ def _picked(search: Search, picked: Point) -> Section:
     return Section(
         f"Picked: {picked.label(search.grid.axes)}",
         [],
-        [] if figure is None else [figure],
+        [figure],
         [Table.of("Cost", costs), Table.of("Time of tasks", tasks, note)],
     )
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,17 @@ from matplotlib.figure import Figure
 from dorylax.errors import RunWarning
 from dorylax.experiments.analysis import Finding, Group, analyse, pool
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.measures import MEASURES, RATIO
+from dorylax.experiments.measures import RATIO
 from dorylax.experiments.names import short_name
-from dorylax.experiments.report.charts import accuracy_figure, forest
+from dorylax.experiments.report import tables
+from dorylax.experiments.report.charts import Mark, accuracy_figure, forest
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import read_trace, staleness_figure, trace_figures
-from dorylax.experiments.report.page import Section, write_pages
+from dorylax.experiments.report.page import Section, Table, write_pages
 from dorylax.experiments.report.servers import Loads, server_tables
-from dorylax.experiments.report.tables import (
-    Table,
-    group_verdicts,
-    losses_table,
-    results_table,
-    settings_table,
-    target_table,
-    verdict_table,
-)
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, SEED, RunOutcome, Study, Sweep
-from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, published_pairs
+from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, median_deviation, published_pairs
 from dorylax.figure_style import MUTED, PANEL, series
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import servers
@@ -57,16 +49,13 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         Path of report.html.
     """
     analysed = [(part, analyse(part)) for study in studies for part in study.parts]
-    several = len(analysed) > 1
-    sections = [
-        section
-        for number, (part, groups) in enumerate(analysed)
-        for section in _sections(part, groups, f"{number}-" * several, several=several)
-    ]
+    several, sections = len(analysed) > 1, list[Section]()
+    for number, (part, groups) in enumerate(analysed):
+        sections += _sections(part, groups, f"{number}-" * several, several=several)
     sweeps, outcomes = [study.sweep for study in studies], [one for study in studies for one in study.outcomes]
     return write_pages(
         folder,
-        title=" + ".join(_title(sweep) for sweep in sweeps),
+        title=" + ".join(sweep.headline for sweep in sweeps),
         question=" ".join(sweep.question for sweep in sweeps).strip(),
         answers=answers(analysed),
         top=_top(analysed),
@@ -81,25 +70,24 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     )
 
 
-def _title(sweep: Sweep) -> str:
-    return sweep.title or sweep.name
-
-
 def _top(analysed: Analysed) -> Section:
     """Build the top section: the figure and the tables that support the main findings."""
     several = len(analysed) > 1
-    pairs = {_title(study.sweep): pairs for study, groups in analysed if (pairs := published_pairs(groups))}
-    if pairs and (several or analysed[0][0].sweep.simulated):
+    published = [
+        pairs.assign(part=study.sweep.headline) for study, groups in analysed if len(pairs := published_pairs(groups))
+    ]
+    if published and (several or analysed[0][0].sweep.simulated):
+        pairs = pandas.concat(published)
         return Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(pairs)])
-    figures, tables = list[NamedFigure](), list[Table]()
+    figures, shown = list[NamedFigure | None](), list[Table]()
     for number, (study, groups) in enumerate(analysed):
         compared = [group for group in groups if group.findings]
-        if not figures and (figure := _answer_figure(groups, compared, f"{number}-" * several)) is not None:
-            figures.append(figure)
+        if not any(figures):
+            figures.append(_answer_figure(groups, compared, f"{number}-" * several))
         findings = pool(compared) or (compared[0].findings if compared else [])
         if any(one.compared for one in findings):
-            tables.append(verdict_table(_title(study.sweep) * several, compared, findings))
-    return Section(figures=figures, tables=tables)
+            shown.append(tables.verdict_table(study.sweep.headline * several, compared, findings))
+    return Section(figures=figures, tables=shown)
 
 
 def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
@@ -112,39 +100,31 @@ def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: s
 
 def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> NamedFigure | None:
     """Plot the compared measure in each group and its mean over groups, with one panel per variant."""
-    question, measure = pooled[0].question, pooled[0].measure
-    rows: list[dict[str, Any]] = []
+    measure = pooled[0].measure
+    rows = list[Mark]()
     for place, variant in enumerate(dict.fromkeys(one.name for group in groups for one in group.findings)):
         for group in groups:
             found = next((one for one in group.findings if one.name == variant), None)
             theirs = group.published_ratio(variant, measure)
-            rows.append(_mark((variant, group.name), found, measure, series(1 + place), theirs))
-        rows += [_mark((variant, "mean over groups"), one, measure) for one in pooled if one.name == variant]
+            rows.append(_mark(variant, group.name, found, measure, color=series(1 + place), theirs=theirs))
+        rows += [_mark(variant, "mean over groups", one, measure) for one in pooled if one.name == variant]
     accuracy = measure == "accuracy"
-    title = (
-        f"In each group: {'points of test accuracy' if accuracy else f'{question.noun}, ×'}, relative to the baseline"
-    )
+    what = "points of test accuracy" if accuracy else tables.ratio_title(groups[0], measure)
     source = groups[0].source if any(group.published for group in groups) else None
-    return forest(name, title, rows, 0.0 if accuracy else 1.0, source)
+    return forest(name, f"In each group: {what}, relative to the baseline", rows, 0.0 if accuracy else 1.0, source)
 
 
 def _mark(
-    place: tuple[str, str], found: Finding | None, measure: str, color: str = "", theirs: float | None = None
-) -> dict[str, Any]:
+    panel: str, row: str, found: Finding | None, measure: str, *, color: str = "", theirs: float | None = None
+) -> Mark:
     """Build a row of `forest`: the ratio of a measure, or the difference of accuracies in points."""
-    mark = {
-        "panel": place[0],
-        "row": place[1],
-        "bound": "",
-        **dict.fromkeys(("estimate", "low", "high", "seeds"), np.nan),
-    }
-    mark |= {"published": np.nan if theirs is None else theirs, "color": color}
+    mark = Mark(panel, row, color, np.nan if theirs is None else theirs)
     if found is None or not found.compared:
         return mark
-    scale, bound = (100, "") if measure == "accuracy" else (1, found.sign or "")
-    if (one := found.accuracy if measure == "accuracy" else found.ratios.get(measure)) is not None:
-        ends = {"estimate": scale * one.estimate, "low": scale * one.low, "high": scale * one.high}
-        mark |= {"bound": bound, **ends, "seeds": one.seeds}
+    if measure != "accuracy" and (one := found.ratios.get(measure)) is not None:
+        return mark._replace(estimate=one.estimate, low=one.low, high=one.high, seeds=one.seeds, bound=found.sign or "")
+    if measure == "accuracy" and (one := found.accuracy) is not None:
+        return mark._replace(estimate=100 * one.estimate, low=100 * one.low, high=100 * one.high, seeds=one.seeds)
     return mark
 
 
@@ -152,30 +132,29 @@ def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
     """Plot the ratios to the baseline in one group, with one panel per measure."""
     if group.baseline is None or not group.findings:
         return None
-    titles = {"epochs": "epochs to target, ×", "seconds": "time to target, ×", "dollars": "cost to target, ×"}
-    if group.simulated:
-        time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
-        titles = {measure: f"{MEASURES[measure].title}, ×" for measure in (time, "dollars", "value")}
+    time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
+    measures = (time, "dollars", "value") if group.simulated else group.measures
     rows = [
-        _mark((title, one.name), one.finding, measure, series(place), group.published_ratio(one.name, measure))
-        for measure, title in titles.items()
+        _mark(
+            tables.ratio_title(group, measure),
+            one.name,
+            one.finding,
+            measure,
+            color=series(place),
+            theirs=group.published_ratio(one.name, measure),
+        )
+        for measure in measures
         for place, one in enumerate(group.variants)
         if one.finding is not None and not one.is_baseline
     ]
     source = group.source if group.published else None
-    return forest(name, f"Relative to {group.baseline.name}", rows, source=source)
+    title = f"Relative to {group.baseline.name}" + ("" if group.simulated else ", until the target is reached")
+    return forest(name, title, rows, source=source)
 
 
-def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> NamedFigure:
+def _agreement_figure(pairs: pandas.DataFrame) -> NamedFigure:
     """Plot our ratios against the published ones, with one color per part."""
-    data = pandas.DataFrame(
-        [
-            {"part": part, "number": number, "published": theirs, "ours": ours}
-            for part, found in pairs.items()
-            for number, ours, theirs in found
-        ]
-    )
-    ends = data[["published", "ours"]].to_numpy()
+    ends = pairs[["published", "ours"]].to_numpy()
     line = np.asarray([ends.min() / 1.2, ends.max() * 1.2])
 
     def draw(width: float) -> Figure:
@@ -183,8 +162,7 @@ def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> Named
         band = f"within {100 * WITHIN:.0f} %"
         axes.fill_between(line, (1 - WITHIN) * line, (1 + WITHIN) * line, color=PANEL.light, linewidth=0, label=band)
         axes.plot(line, line, color=MUTED.light, linewidth=1)
-        for place, part in enumerate(pairs):
-            mine = data[data["part"] == part]
+        for place, (part, mine) in enumerate(pairs.groupby("part", sort=False)):
             axes.plot(mine["published"], mine["ours"], "o", color=series(1 + place), markersize=5, label=part)
         for which in ("x", "y"):
             logarithmic(axes, which)
@@ -192,24 +170,24 @@ def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> Named
         legend(figure, axes, width)
         return figure
 
-    told = [f"{row.number}: ours {row.ours:.2f}, published {row.published:.2f}" for row in data.itertuples()]
+    told = [f"{row.number}: ours {row.ours:.2f}, published {row.published:.2f}" for row in pairs.itertuples()]
     title = "Our ratios beside the published ones"
+    data = pairs[["part", "number", "published", "ours"]]
     return NamedFigure("published", title, f"{title}. " + "; ".join(told), draw, data)
 
 
-def _agreement_table(pairs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Table:
+def _agreement_table(pairs: pandas.DataFrame) -> Table:
     rows = []
-    for part, found in pairs.items():
-        logarithms = np.log([ours / theirs for _, ours, theirs in found])
-        near = int((np.abs(np.exp(logarithms) - 1) <= WITHIN).sum())
+    for part, mine in pairs.groupby("part", sort=False):
+        near, logarithms = mine["near"].sum(), np.log(mine["ours"] / mine["published"]).to_numpy()
         rows.append(
             {
                 "part": part,
-                "published": str(len(found)),
+                "published": str(len(mine)),
                 f"within {100 * WITHIN:.0f} %": str(near),
-                "median deviation": f"{100 * (np.exp(np.median(np.abs(logarithms))) - 1):.0f} %",
+                "median deviation": f"{100 * median_deviation(mine):.0f} %",
                 "largest, ours / published": f"{np.exp(logarithms[np.abs(logarithms).argmax()]):.2f}",
-                "verdict": "reproduced" if near == len(found) else "partly" if near else "not reproduced",
+                "verdict": "reproduced" if mine["near"].all() else "partly" if near else "not reproduced",
             }
         )
     return Table.of("", rows, "Ratios to the baseline of each part. Details follow by part.")
@@ -218,18 +196,21 @@ def _agreement_table(pairs: Mapping[str, Sequence[tuple[str, float, float]]]) ->
 def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bool) -> list[Section]:
     """Build one section per group, after a section with pooled details if there are several groups."""
     sweep, sections = study.sweep, list[Section]()
-    whose = f"{_title(sweep)}: " * several
+    whose = f"{sweep.headline}: " * several
     said = [text for text in (sweep.description, answer(sweep, groups)) if text and several]
     compared = [group for group in groups if group.findings]
     pooled = pool(compared)
     if sweep.comparison is not None and any(one.compared for one in pooled):
         pools = [("Mean over groups", compared)] * several
         pools += [(f"Mean over groups ({name})", mine) for name, mine in _pools(compared, sweep.comparison.over)]
-        tables = [verdict_table(name, mine, pool(mine)) for name, mine in pools]
-        differing = settings_table("Settings of the groups", [(group.name, group.common) for group in groups], "group")
-        tables += [group_verdicts(compared), *([] if differing is None else [differing])]
+        shown: list[Table | None] = [tables.verdict_table(name, mine, pool(mine)) for name, mine in pools]
+        settings = [(group.name, group.common) for group in groups]
+        shown += [
+            tables.group_verdicts(compared),
+            tables.settings_table("Settings of the groups", settings, "group"),
+        ]
         figure = _overview(compared, pooled, f"{prefix}overview") if several else None
-        sections.append(Section(f"{whose}all groups", said, [figure] if figure else [], tables))
+        sections.append(Section(f"{whose}all groups", said, [figure], shown))
         said = []
     for number, group in enumerate(groups):
         name = f"{prefix}{number}-" if len(groups) > 1 else prefix
@@ -249,30 +230,19 @@ def _pools(groups: Sequence[Group], over: Sequence[str]) -> list[tuple[str, list
 
 
 def _section(title: str, sentences: Sequence[str], group: Group, study: Study, name: str, *, alone: bool) -> Section:
-    tables, figures = list[Table | None](), list[NamedFigure | None]()
+    shown: list[Table | None] = [tables.target_table(group), tables.results_table(group), tables.losses_table(group)]
     if not alone and any(one.compared for one in group.findings):
-        tables.append(verdict_table("Verdicts", [group], group.findings))
-    tables += [target_table(group), results_table(group), losses_table(group)]
+        shown.insert(0, tables.verdict_table("Verdicts", [group], group.findings))
     first = {tuple(run.setting.items()): run.dotted() for run in reversed(study.sweep.runs)}
     settings = [(one.name, {**first[tuple(one.setting.items())], SEED: None}) for one in group.variants]
-    tables.append(settings_table("Different settings", settings, "variant"))
-    loads: dict[str, Loads] = {}
-    if not alone:
-        figures.append(
-            _ratio_figure(group, f"{name}ratios") if group.simulated else accuracy_figure(group, "time", name)
-        )
+    shown.append(tables.settings_table("Different settings", settings, "variant"))
+    ratios = _ratio_figure(group, f"{name}ratios")
+    figures, loads = [None if alone else ratios], dict[str, Loads]()
     if not group.simulated:
-        figures += [accuracy_figure(group, "epochs", name), accuracy_figure(group, "cost", name)]
-        figures += [_ratio_figure(group, f"{name}ratios"), staleness_figure(group, name)]
+        figures = [accuracy_figure(group, against, name) for against in ("time", "epochs", "cost")[alone:]]
         loads, traces = _inside(group, study)
-        figures += trace_figures(traces, name)
-    return Section(
-        title,
-        sentences,
-        [figure for figure in figures if figure is not None],
-        [table for table in tables if table is not None],
-        server_tables(loads),
-    )
+        figures += [ratios, staleness_figure(group, name), *trace_figures(traces, name)]
+    return Section(title, sentences, figures, shown, server_tables(loads))
 
 
 def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tuple[pandas.DataFrame, int]]]:

@@ -26,7 +26,7 @@ from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
 from dorylax.pipeline.saved import part_name
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address, HostTransport
-from dorylax.runs.servers import Loss
+from dorylax.store.servers import Loss
 
 T = TypeVar("T")
 

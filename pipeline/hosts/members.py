@@ -20,8 +20,6 @@ from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.evaluation import EvaluationHost
 from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.graph_server import GraphServer
-from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.hosts.checkpoint_parts import read_buffers, seen, write_buffers
 from dorylax.pipeline.hosts.messages import (
     Assembly,
@@ -36,23 +34,22 @@ from dorylax.pipeline.hosts.messages import (
 )
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
-from dorylax.pipeline.interval_data import MASKS, ROWS, interval_data, row_name, stored_values
+from dorylax.pipeline.interval_data import MASKS, ROWS, row_name, stored_values
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.parameters.records import Applied
-from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_controller, save_known
 from dorylax.pipeline.server_counts import EpochCounts
-from dorylax.pipeline.setup import Beginnings, parameter_servers, prices_for
+from dorylax.pipeline.setup import Beginnings, graph_host, parameter_servers, prices_for
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
-from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
+from dorylax.pipeline.tensor_calls import make_backend
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.pipeline.transport.window import Window
-from dorylax.runs.servers import ServerMetrics, to_dict
+from dorylax.store.servers import ServerMetrics, to_dict
 
 T = TypeVar("T")
 
@@ -192,35 +189,27 @@ class GraphMember(Member):
             times=None,
         )
         self._cleanup.callback(self._backend.close)
-        autotuner = make_autotuner(config, resources)
-        slots = resources.slots if autotuner is None else autotuner.limit
         self._reporter = Reporter(self.address, self._transport, self._clock.spawn)
         # Closed until the ledger's first allowance.
         self._gate = Gate(Allowance(self._epoch - 1, self._epoch, 0, None, None), self._reporter)
         self._told = 0
         self._files = self._clock.workers("files", 1)
-        self._server = GraphServer(
+        num_training = data.summary.masks[0]
+        self._host = graph_host(
+            config,
+            self._prepared,
             self._context,
             shard,
-            workers=self._clock.workers(f"graph {shard.server}", resources.graph_threads),
+            stored_values(self._prepared, rows, shard, num_training),
+            resources=resources,
             functions=functions,
-            controller=make_controller(config, slots, self._backend, self._clock, self._recorder.calls(shard.server)),
-            autotuner=autotuner,
+            backend=self._backend,
             gate=self._gate,
             recorder=self._recorder,
-            placement=Placement.of(
-                self._context.plan,
-                rows_of(shard),
-                sizes=self._context.sizes,
-                config=config,
-                cluster=prices_for(config),
-                resources=resources,
-            ),
+            report=self._reporter,
+            prices=prices_for(config),
         )
-        num_training = data.summary.masks[0]
-        values = stored_values(self._prepared, rows, shard, num_training)
-        intervals = interval_data(self._prepared, values, shard, self._context.sizes)
-        self._host = GraphHost(self._server, intervals, self._reporter)
+        self._server = self._host.server
         self._rows = rows[ROWS]
         self._evaluation: EvaluationHost | None = None
         if self._run.sums is not None:

@@ -130,7 +130,7 @@ class Worked(NamedTuple):
         seconds: Time of the host's clock at the reply.
         spans: Spans of tasks since the previous epoch by that clock, as a JSON list of `Span`. JSON is compact for so many
             numbers and names.
-        metrics: Metrics of the server in the epoch (`runs.servers.to_dict`).
+        metrics: Metrics of the server in the epoch (`store.servers.to_dict`).
         report: All counters.
     """
 

@@ -17,18 +17,18 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
+from dorylax.metrics.evaluation import RowSums
 from dorylax.own_folder import OwnFolder
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.evaluation import RowSums, check_outputs
+from dorylax.pipeline.evaluation import check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.processes import ProcessLauncher
 from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.hosts.wire import transport_of
-from dorylax.pipeline.interval_data import reads_edge_ids
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
-from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
+from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import cores_of_host
 from dorylax.pipeline.saved import Saved
@@ -64,7 +64,7 @@ class HostsPipeline:
     """
 
     prepared: Prepared
-    evaluation: PreparedPlan | None
+    evaluation: Prepared | None
     parts: ModelParts
     loss: RowFunction
     sums: RowSums | None
@@ -105,11 +105,10 @@ class HostsPipeline:
         prepared = prepared_for(config, parts, shapes, optimizer, loss)
         evaluation = None
         if sums is not None:
-            evaluation = prepare_evaluation(parts, prepared.plan.program.traced.spec, config.passes)
+            evaluation = prepare(parts, prepared.plan.program.traced.spec, config.passes, loss=None, workers=False)
             check_outputs(evaluation.plan)
         if isinstance(data, ShardedData):
-            plans = [prepared, *([] if evaluation is None else [evaluation])]
-            check_shards(data, config, reads_ids=any(map(reads_edge_ids, plans)))
+            check_shards(data, config, reads_ids=reads_edge_ids(prepared, evaluation))
         return cls(
             prepared=prepared,
             evaluation=evaluation,
@@ -240,8 +239,9 @@ class HostsPipeline:
         layout = layout_for(self.data.graph, self.config, self.seed)
         folder = OwnFolder(Path(tempfile.mkdtemp(prefix="dorylax-shards-")))
         cleanup.callback(folder.remove)
-        plans = [self.prepared, *([] if self.evaluation is None else [self.evaluation])]
-        return write_shards(folder.path, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
+        return write_shards(
+            folder.path, self.data, layout, ids=reads_edge_ids(self.prepared, self.evaluation), digests=False
+        )
 
 
 def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) -> None:
@@ -271,3 +271,8 @@ def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) 
             f"= {data.folder} has shards without edge ids, which the model reads (it draws or takes values per edge): make "
             "them again (dorylax partition --edge-ids)",
         )
+
+
+def reads_edge_ids(*plans: Prepared | None) -> bool:
+    """Return whether a plan reads ids or positions of edges."""
+    return any(one.plan.program.reads_edges("ids", "places") for one in plans if one is not None)

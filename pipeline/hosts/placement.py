@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dorylax.ray_cluster.cluster import Node
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.ray_cluster.nodes import Node
 
 
 class Ask(NamedTuple):

@@ -1,4 +1,4 @@
-"""The process of a host, which `processes` starts: a fork, or `python -m dorylax.pipeline.hosts.process`.
+"""The process of a host, which `processes` starts.
 
 The process reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends with
 status 0 at the driver's request. An error is another line. The end of the input ends the process too: the driver is gone, or
@@ -14,21 +14,15 @@ import dataclasses
 import json
 import logging
 import os
-import signal
-import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, BinaryIO, final
+from typing import Any, final
 
 from dorylax.errors import DorylaxError
-from dorylax.parent_death import call_this_process, end_with_parent
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.places import place_of
-
-_LEAVING_SECONDS = 3.0  # less than whoever has started it waits for it
+from dorylax.processes import begin, call_this_process, leave_with_owner, private_streams
 
 LENGTH_BYTES = 8
 """Of the number that says how long the spec is."""
@@ -36,13 +30,11 @@ LENGTH_BYTES = 8
 
 def main() -> None:
     """Run the host that the standard input describes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when it ends; Ctrl-C goes to all processes
-    end_with_parent()
-    call_this_process("dorylax host")
-    requests, answers = _private_streams()
+    begin("dorylax host")
+    requests, answers = private_streams()
     content = requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
     gone: Future[None] = Future()
-    threading.Thread(target=_end_with, args=(requests, gone), name="driver", daemon=True).start()
+    leave_with_owner(requests.fileno(), lambda: gone.set_result(None))
 
     def say(**line: Any) -> None:
         answers.write(json.dumps(line).encode() + b"\n")
@@ -145,24 +137,3 @@ def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Calla
             loop.call_soon_threadsafe(call)
 
     return callback
-
-
-def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output for the driver alone; printed text goes to the standard error."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    sys.stdout.flush()
-    os.dup2(2, 1)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    return requests, answers
-
-
-def _end_with(requests: BinaryIO, gone: Future[None]) -> None:
-    requests.read()
-    gone.set_result(None)
-    time.sleep(_LEAVING_SECONDS)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -7,17 +7,16 @@ import contextlib
 import io
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from subprocess import PIPE
 from typing import IO, final
 
-from dorylax.forking import start
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
 from dorylax.pipeline.hosts.spec import HostSpec
+from dorylax.processes import has_ended, signal_name, start
 
 _MODULE = "dorylax.pipeline.hosts.process"
 _PRELOAD = (
@@ -118,11 +117,10 @@ class _Process:
         self._loop = asyncio.get_running_loop()
         self._name, self._on_end = name, on_end
         self._said = b""
-        self._ended = False  # or is to be reported no more
+        self._ended = False  # or its end is no longer reported
         self.endpoint: asyncio.Future[str] = self._loop.create_future()
         try:
-            # In a session of its own: Ctrl-C in a terminal is the driver's.
-            self._process = start(_MODULE, environment, preload=_PRELOAD, stderr=True)
+            self._process = start(f"{_MODULE}:main", environment, preload=_PRELOAD, stderr=PIPE)
         except OSError as error:
             raise HostError(f"{name} cannot be started: {error}") from error
         assert self._process.stdin is not None
@@ -166,9 +164,7 @@ class _Process:
 
     def wait_end(self) -> None:
         """Wait for its end, and kill the host if that takes too long."""
-        try:
-            self._process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not has_ended(self._process, _PATIENCE_SECONDS):
             self._process.kill()
             self._process.wait()
         self._output.close()
@@ -199,11 +195,7 @@ class _Process:
 
 def _how(status: int) -> str:
     """A sentence on the end of a process."""
-    if status >= 0:
-        return f"its process ended with status {status}"
-    with contextlib.suppress(ValueError):
-        return f"its process was ended by {signal.Signals(-status).name}"
-    return f"its process was ended by signal {-status}"
+    return f"its process {f'ended with status {status}' if status >= 0 else f'was ended by {signal_name(-status)}'}"
 
 
 def _relay(name: str, pipe: IO[bytes]) -> None:

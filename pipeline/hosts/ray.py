@@ -13,10 +13,8 @@ from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.placement import Ask, asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
 from dorylax.pipeline.hosts.spec import HostSpec
-from dorylax.ray_cluster.actor import Place, make_actor
+from dorylax.ray_cluster.cluster import Place, cause_of, described, make_actor, nodes_of
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.ray_cluster.errors import cause_of
-from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.environment import computing_environment
 
 _HOST = "dorylax.pipeline.hosts.ray_host:RayHost"
@@ -108,7 +106,6 @@ class Actors:
             self._actors[number] = make_actor(
                 self._ray,
                 _HOST,
-                self._names[number],
                 environment=environment,
                 scheduling_strategy=strategy,
                 **ask.of_each,

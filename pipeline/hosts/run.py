@@ -14,8 +14,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from dorylax.clock import Clock
+from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.counters import Counters
-from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.hosts.coordinator import Coordinator, counters_of
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.messages import Evaluate, Standing, Worked
@@ -28,12 +28,12 @@ from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import Loss, ServerMetrics, from_dict
 from dorylax.settings.errors import ConfigError
 from dorylax.store.arrays import Part
 from dorylax.store.base import StorageError
 from dorylax.store.checkpoint import trial_name
 from dorylax.store.places import open_storage
+from dorylax.store.servers import Loss, ServerMetrics, from_dict
 
 T = TypeVar("T")
 

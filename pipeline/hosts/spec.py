@@ -15,8 +15,8 @@ import jax
 import optax
 
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.metrics.evaluation import Evaluated, RowSums
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.evaluation import Evaluated, RowSums
 from dorylax.pipeline.hosts.messages import (
     Assembly,
     Beginning,
@@ -30,7 +30,7 @@ from dorylax.pipeline.hosts.messages import (
 )
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.records import Pulled, Push, Step
-from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
+from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.program.model.base import ModelParts
@@ -94,9 +94,9 @@ class RunSpec:
         return prepare(self.parts, self.spec, config.passes, loss=self.loss, stale_price=config.expected_stale_price)
 
     @functools.cached_property
-    def evaluation(self) -> PreparedPlan:
+    def evaluation(self) -> Prepared:
         """Plan and functions of the exact forward pass, equal on every graph server."""
-        return prepare_evaluation(self.parts, self.spec, self.config.passes)
+        return prepare(self.parts, self.spec, self.config.passes, loss=None, workers=False)
 
     def codec(self) -> Codec:
         """Return the codec of messages between hosts."""

@@ -21,7 +21,7 @@ from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Transport
-from dorylax.runs.servers import ParameterServerMetrics
+from dorylax.store.servers import ParameterServerMetrics
 
 
 @final

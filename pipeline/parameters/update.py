@@ -14,6 +14,7 @@ import optax
 
 from dorylax.pipeline.parameters.records import Advance, ServerState, Step, Tree
 from dorylax.pipeline.parameters.step_counts import with_epoch
+from dorylax.program.model import optimizer_step
 
 
 @final
@@ -66,9 +67,9 @@ class OptimizerStep:
             opt_state: The state of the optimizer; None initialises it.
             version: The number of updates that the arrays contain.
         """
-        params = _fresh(params)
-        opt_state = _fresh(self._optimizer.init(params) if opt_state is None else opt_state)
-        return ServerState(version, params, opt_state, _fresh(state))
+        params = optimizer_step.fresh(params)
+        opt_state = optimizer_step.fresh(self._optimizer.init(params) if opt_state is None else opt_state)
+        return ServerState(version, params, opt_state, optimizer_step.fresh(state))
 
     def __call__(self, last: ServerState, update: Step) -> ServerState:
         """Compute the version after an update. The last version stays valid.
@@ -125,16 +126,7 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
     ) -> tuple[Tree, Tree]:
         if epoch is not None:
             opt_state = with_epoch(opt_state, epoch)
-        if factor != 1:
-            gradients, loss = _scaled(gradients, float(factor)), loss * factor
-        updates, new_opt_state = optimizer.update(
-            gradients, opt_state, params, value=loss, grad=gradients, value_fn=_refuse
-        )
-        if factor != 1:
-            updates = _scaled(updates, 1 / factor)
-        new = (optax.apply_updates(params, updates), new_opt_state)
-        stepped: tuple[Tree, Tree] = jax.tree.map(_like, new, (params, opt_state))
-        return stepped
+        return optimizer_step.step(optimizer, params, opt_state, gradients, loss, value_fn=_refuse, factor=factor)
 
     return optimizer, jax.jit(step, static_argnames="factor")
 
@@ -155,17 +147,3 @@ def _pickled(optimizer: optax.GradientTransformation) -> bytes:
             "let its functions refer to no files, locks or handles"
         ) from error
     return made
-
-
-def _scaled(tree: Tree, factor: float) -> Tree:
-    return jax.tree.map(lambda leaf: factor * leaf, tree)
-
-
-def _fresh(tree: Tree) -> Tree:
-    """Copy leaves without weak types, so that later steps see the same types."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype, copy=True), tree)
-
-
-def _like(leaf: Any, old: Any) -> Any:
-    """Cast a leaf to the old dtype, without a weak type, as the single-machine step does."""
-    return jnp.asarray(leaf, dtype=old.dtype)

@@ -1,15 +1,23 @@
-"""The steps of an interval, a file for each kind; `base.RunStep` is the contract."""
+"""The steps of an interval, a module for each kind.
 
-from dorylax.pipeline.steps import driver, gather, push, stage, total
-from dorylax.pipeline.steps.base import RunStep
+A function of `RUN` computes the values that a step writes, into `IntervalPass.values`. It raises a `TaskFailedError` if a
+tensor task failed too often.
+"""
 
-RUN: dict[str, RunStep] = {
+from collections.abc import Awaitable, Callable
+
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.interval_pass import IntervalPass
+from dorylax.pipeline.steps import gather, push, stage, total
+from dorylax.program.tasks.steps import Step
+
+RUN: dict[str, Callable[[GraphServer, Step, IntervalPass], Awaitable[None]]] = {
     "stage": stage.run,
     "gather": gather.run,
     "push": push.run,
-    "driver": driver.run,
+    "driver": stage.run_without_rows,
     "sum": total.run,
 }
 """By `Step.kind`."""
 
-__all__ = ["RUN", "RunStep"]
+__all__ = ["RUN"]

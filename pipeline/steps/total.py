@@ -1,7 +1,7 @@
-"""Sums over all rows: each interval gives its part, and takes the sum of all parts once these are as new as they must be.
+"""Sums over all rows: each interval contributes its part, and uses the sum of all parts once they are new enough.
 
-In a synchronous epoch the parts of a server travel together, when the last of its intervals has given its own; in an
-asynchronous one each at once, so that others read it as early as they can.
+In a synchronous epoch, the last interval of a server sends all parts of the server together. In an asynchronous epoch, each
+interval sends its part immediately, so that the others can read it as early as possible.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ import numpy as np
 
 from dorylax.jax_internals import variables
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import PartsMessage
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.transport import payload_bytes
-from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 
-async def run(server: GraphServer, step: Step, visit: Visit) -> None:
-    """See `RunStep`."""
+async def run(server: GraphServer, step: Step, current: IntervalPass) -> None:
+    """Complete sums."""
     parts = server.parts[step.index]
-    mine = tuple(np.asarray(visit.value(var)) for equation in step.equations for var in variables(equation.invars))
-    parts.write(np.array([visit.number]), visit.epoch, tuple(part[None] for part in mine))
+    mine = tuple(np.asarray(current.value(var)) for equation in step.equations for var in variables(equation.invars))
+    parts.write(np.array([current.number]), current.epoch, tuple(part[None] for part in mine))
     if len(server.peers):
-        await _send(server, step, visit)
-    await server.wait_for(parts.stamps, visit, lambda: parts.blocks_read(visit.number, server.intervals))
-    server.recorder.read(server.shard.server, visit, parts.reads(visit.number))
+        await _send(server, step, current)
+    await server.wait_for(parts.stamps, current, lambda: parts.blocks_read(current.number, server.intervals))
+    server.recorder.read(server.shard.server, current, parts.reads(current.number))
     totals = {equation.outvars[0]: total for equation, total in zip(step.equations, parts.totals(), strict=True)}
-    visit.values.update((var, totals[var]) for var in step.writes)
+    current.values.update((var, totals[var]) for var in step.writes)
 
 
-async def _send(server: GraphServer, step: Step, visit: Visit) -> None:
+async def _send(server: GraphServer, step: Step, current: IntervalPass) -> None:
     parts, first = server.parts[step.index], server.first_interval
-    places = np.array([visit.number])
-    if server.gate.allowance.required_row_epoch(visit.epoch) == visit.epoch:
+    places = np.array([current.number])
+    if server.gate.allowance.required_row_epoch(current.epoch) == current.epoch:
         places = np.arange(first, first + server.num_intervals)
-        if parts.stamps.epochs[places].min() < visit.epoch:
-            return  # another interval of this server is the last
-    message = PartsMessage(step.index, places, visit.epoch, parts.read(places))
+        if parts.stamps.epochs[places].min() < current.epoch:
+            return  # the last interval of this server sends
+    message = PartsMessage(step.index, places, current.epoch, parts.read(places))
     num_bytes = payload_bytes(message.rows)
     for peer in server.peers:
-        order = (visit.epoch, visit.number, step.index, peer)
-        await server.send(visit, peer, message, order, num_bytes=num_bytes)
+        order = (current.epoch, current.number, step.index, peer)
+        await server.send(current, peer, message, order, num_bytes=num_bytes)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-import numpy as np
-
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
 from dorylax.cost.machines import WarmPool
 from dorylax.cost.time_model import Late
-from dorylax.serverless.rows import padded_operands
+from dorylax.program.tasks.stage_calls import call
 from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 
 
@@ -66,8 +64,7 @@ class InlineBackend:
             )
 
         def work() -> tuple[Any, ...]:
-            # Conversion to NumPy waits for the result, so that the task includes the computation.
-            return tuple(np.asarray(value) for value in function(*padded_operands(task)))
+            return call(function, task.sources, task.operands, task.count, task.size)
 
         try:
             timed = await self._workers[task.server].run(work, seconds=seconds, order=order, effort=task.effort)

@@ -7,15 +7,12 @@ event. The implementations of sandboxes are `local`, `emulator`, and `ray`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
-from dorylax.forking import Forked
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
@@ -72,14 +69,6 @@ class Sandboxed(Protocol):
     def end(self) -> None:
         """Kill the sandbox if necessary, and release its resources. Idempotent."""
         ...
-
-
-def has_ended(process: subprocess.Popen[bytes] | Forked, timeout: float) -> bool:
-    """Wait for the end of a process, and return whether it has ended."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout)
-        return True
-    return False
 
 
 @final

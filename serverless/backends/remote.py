@@ -17,9 +17,9 @@ import numpy as np
 from dorylax.clock import Clock
 from dorylax.errors import RunError
 from dorylax.program.artefact.stage_file import StageReference
+from dorylax.program.tasks.stage_calls import cut
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.rows import cut
 from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask, parts_of
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError

@@ -15,7 +15,7 @@ from dorylax.serverless.data import admission, messages
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.messages import Buffer, Header, Tensors
-from dorylax.serverless.wire.errors import DataError, NotOfferedError, WireError
+from dorylax.serverless.wire.errors import DataError, WireError
 
 T = TypeVar("T")
 
@@ -68,18 +68,21 @@ class DataClient:
         """Fetch arrays offered by a server. The arrays are writable and aligned to 64 bytes.
 
         Raises:
-            NotOfferedError: If the server has no offer under the name.
-            DataError: If all attempts fail, the server refuses, or the arrays exceed `max_bytes`.
+            DataError: If the server offers no such arrays (the task is finished or unknown) or refuses, all attempts
+                fail, or the arrays exceed `max_bytes`.
             RuntimeError: If the client is closed.
         """
 
-        def act(connection: _Connection) -> tuple[np.ndarray, ...]:
+        def act(connection: _Connection) -> tuple[np.ndarray, ...] | None:
             self._link.request()
             arrays = connection.get(name, self._max_bytes)
-            self._link.carry(sum(array.nbytes for array in arrays))
+            self._link.carry(sum(array.nbytes for array in arrays or ()))
             return arrays
 
-        return self._repeat(address, f"{name!r} could not be got", act)
+        found = self._repeat(address, f"{name!r} could not be got", act)
+        if found is None:
+            raise DataError(f"{address} offers nothing as {name!r}: it was answered or withdrawn")
+        return found
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
         """Send arrays to a server and wait for the acknowledgement. Servers also acknowledge late and repeated puts.
@@ -137,9 +140,6 @@ class DataClient:
         try:
             result = act(connection)
             fine = True
-        except NotOfferedError:
-            fine = True  # the connection is reusable, since no other message is in flight
-            raise
         finally:
             self._give(address, connection, keep=fine)
         return result
@@ -193,13 +193,12 @@ class _Connection:
         """Close the socket and drop unsent messages."""
         self._socket.close()
 
-    def get(self, name: str, max_bytes: int) -> tuple[np.ndarray, ...]:
-        """Make one attempt to fetch arrays.
+    def get(self, name: str, max_bytes: int) -> tuple[np.ndarray, ...] | None:
+        """Make one attempt to fetch arrays; return None if the server does not offer them.
 
         Raises:
             ConnectionError: If the attempt fails.
             WireError: If the reply is unreadable.
-            NotOfferedError: See `DataClient.get`.
             DataError: See `DataClient.get`.
         """
         self._ask(messages.GET, name)
@@ -212,7 +211,7 @@ class _Connection:
         if header.kind == messages.COMING:
             header, contents = self._receive(header.nbytes)
         if header.kind == messages.ABSENT:
-            raise NotOfferedError(f"{self._address} offers nothing as {name!r}: it was answered or withdrawn")
+            return None
         if header.kind != messages.TENSORS:
             raise ConnectionError(f"got {header.kind!r}, expected tensors")
         return messages.decode_tensors(header, contents, max_bytes)

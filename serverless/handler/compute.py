@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.program.artefact.stage_file import Stage
-from dorylax.serverless.rows import cut, pad
-from dorylax.serverless.task import OperandSource, ResultTarget
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget, joined, pad
 from dorylax.serverless.wire.event import Event
 
 
@@ -93,7 +92,8 @@ class Results:
 
     def __init__(self, targets: Sequence[ResultTarget]) -> None:
         self._targets = tuple(targets)
-        self._pieces: list[list[np.ndarray]] = [[] for _ in self._targets]
+        self._parts: list[Sequence[np.ndarray]] = []
+        self._counts: list[int] = []
 
     def add(self, values: Sequence[np.ndarray], count: int) -> None:
         """Add the results of the next part.
@@ -109,26 +109,17 @@ class Results:
             raise ValueError(
                 f"the stage must write {len(self._targets)} values, one for each target, got {len(values)}"
             )
-        for pieces, target, value in zip(self._pieces, self._targets, values, strict=True):
-            if target.target == "rows":
-                pieces.append(cut(value, target.axis, target.factor, 0, count))
-            elif target.target == "free":
-                pieces[:] = pieces or [value]  # equal in every part
-            else:
-                # A sum over no rows is 0; the stage's value comes from padding.
-                term = value if count else np.zeros_like(value)
-                pieces[:] = [np.asarray(pieces[0] + term)] if pieces else [term]
+        self._parts.append(values)
+        self._counts.append(count)
 
     def of_graph_server(self) -> list[np.ndarray]:
         """Return the rows of all parts and the values without rows, in order."""
-        return [
-            np.concatenate(pieces, axis=target.axis) if len(pieces) > 1 else pieces[0]
-            for pieces, target in zip(self._pieces, self._targets, strict=True)
-            if target.target != "sums"
-        ]
+        return self._joined("rows", "free")
 
     def of_parameter_server(self) -> list[np.ndarray]:
         """Return the sums over the rows of all parts, in order."""
-        return [
-            pieces[0] for pieces, target in zip(self._pieces, self._targets, strict=True) if target.target == "sums"
-        ]
+        return self._joined("sums")
+
+    def _joined(self, *kinds: str) -> list[np.ndarray]:
+        results = joined(self._targets, self._parts, self._counts)
+        return [value for target, value in zip(self._targets, results, strict=True) if target.target in kinds]

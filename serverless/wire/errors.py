@@ -12,10 +12,6 @@ class WireError(DorylaxError, ValueError):
     """Bytes or a message that violate the format. The text gives the expectation."""
 
 
-class DataError(DorylaxError):
-    """All attempts of a transfer failed, or the server refuses it."""
-
-
 @final
-class NotOfferedError(DataError):
-    """The server has no offer under the name: the task is finished or unknown."""
+class DataError(DorylaxError):
+    """All attempts of a transfer failed, the server refuses it, or it has no offer under the name."""

@@ -12,7 +12,8 @@ import re
 from typing import Any, Literal, cast, final
 
 from dorylax.program.artefact.stage_file import StageReference
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
+from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.cli import budget, streamed_partition
+from dorylax.cli import options, streamed_partition
 from dorylax.errors import InputError
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.data_shape import DataShape
@@ -111,8 +111,8 @@ def test_what_is_too_large_for_all_there_is_is_refused_unasked(
     dorylax, given: Path, monkeypatch: pytest.MonkeyPatch, has: int, code: int
 ) -> None:
     """The default is a share of it: what that alone refuses is partitioned in memory."""
-    monkeypatch.setattr(budget, "_SHARE", 1e-9)
-    for module in (budget, streamed_partition):
+    monkeypatch.setattr(options, "_SHARE", 1e-9)
+    for module in (options, streamed_partition):
         monkeypatch.setattr(module, "memory_limit", lambda: Limit(has, "machine"))
     found = dorylax("partition", "--data", str(given), *OPTIONS)
     assert found.code == code

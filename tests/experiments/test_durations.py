@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dorylax.experiments.execution import known_seconds, typical_seconds
+from dorylax.experiments.execution import expected_seconds
 from dorylax.experiments.sweep import RunOutcome
 from dorylax.experiments.sweep_file import read
 
@@ -14,12 +14,11 @@ def test_the_median_of_the_setting_or_else_of_all() -> None:
     outcomes = [
         RunOutcome(run, "done", {"timings": {"wall": one}}) for run, one in zip(_RUNS[:4], seconds, strict=True)
     ]
-    known = known_seconds([*outcomes, RunOutcome(_RUNS[4], "open"), RunOutcome(_RUNS[5], "failed", error="x")])
-    assert known == {"gcn": [1.0, 9.0, 2.0], "gat": [30.0], "": seconds}
-    assert [typical_seconds(_RUNS[k], known) for k in (0, 4, 8)] == [2.0, 30.0, 5.5]
+    others = [RunOutcome(_RUNS[4], "open"), RunOutcome(_RUNS[5], "failed", error="x"), RunOutcome(_RUNS[8], "open")]
+    known = expected_seconds([*outcomes, *others])
+    assert [known[_RUNS[k].key] for k in (0, 4, 8)] == [2.0, 30.0, 5.5]
 
 
 def test_where_nothing_is_known() -> None:
     outcomes = [RunOutcome(_RUNS[0], "done", {}), RunOutcome(_RUNS[1], "done", {"timings": None})]
-    assert known_seconds(outcomes) == {}
-    assert typical_seconds(_RUNS[0], {}) is None
+    assert expected_seconds(outcomes) == {}

@@ -20,7 +20,7 @@ from support.leftovers import children
 from dorylax.cli.app import main as dorylax
 from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
-from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments.executors.local import InProcess
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _at_a_time, main

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dorylax import experiments
-from dorylax.experiments import simulated_run
-from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments import runner
+from dorylax.experiments.executors.local import InProcess
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import USUAL, directory, inspect, run_one
@@ -74,7 +74,7 @@ def test_nothing_is_done_twice(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("simulated again")
 
-    monkeypatch.setattr(simulated_run, "simulate_one", fail)
+    monkeypatch.setattr(runner, "simulate_one", fail)
     assert main(["--sweep", str(finished.parent / "s.yaml"), "--out", str(finished), "--no-report"]) == 0
     out = capsys.readouterr().out
     assert "an epoch" in out
@@ -167,7 +167,7 @@ def test_it_leaves_nothing_without_a_folder() -> None:
     outcome = run_one(run, None, observer, None)  # type: ignore[arg-type]
     assert outcome.status == "done"
     assert observer.told == [(2, 0), 0, 1]
-    assert all(math.isnan(record.loss) for record in simulated_run.history(outcome.summary))
+    assert all(math.isnan(record.loss) for record in runner.history_of(None, outcome))
 
 
 class _Deaf:

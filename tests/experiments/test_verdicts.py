@@ -9,10 +9,9 @@ import pytest
 
 from dorylax.experiments.analysis import Finding, Group, RunHistory, grouped, pool
 from dorylax.experiments.measures import MEASURES, QUESTIONS
-from dorylax.experiments.report.tables import verdict_words
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.verdicts import accuracy_verdict, answer, points, verdict
+from dorylax.experiments.verdicts import accuracy_verdict, answer, points, verdict, verdict_words
 from dorylax.runs.result import EpochRecord
 
 TEXT = """\

@@ -25,14 +25,13 @@ import click
 import yaml
 from flax import nnx
 
-from dorylax.cli.app import cli, main
-from dorylax.cli.aws_place import settings
-from dorylax.cli.commands import Commands
+from dorylax.cli.app import Commands, cli, main
 from dorylax.config import RunConfig
 from dorylax.cost import DEFAULT_CLUSTER, find_cluster
 from dorylax.errors import DorylaxError
 from dorylax.experiments import run
 from dorylax.experiments.sweep_file import load
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.settings.section import Section
 from dorylax.simulation.settings import load as load_scenario
 
@@ -132,7 +131,7 @@ def _cluster(path: Path) -> dict[str, Any]:
 
 
 def _deployment(path: Path) -> dict[str, Any]:
-    return _changes(settings(path, {}).to_dict(), settings(None, {}).to_dict())
+    return _changes(Deployment.load(path, {}).to_dict(), Deployment().to_dict())
 
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {

@@ -16,12 +16,12 @@ from support.graphs import messy_graph, pairs
 from support.pipelines import messy_data
 from support.stored import contents
 
+from dorylax.errors import RunError
 from dorylax.graph import Graph
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
-from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.partition import Layout, lay_out, partition
 from dorylax.graph.rows import SPAN
 from dorylax.graph.shard import Shard
@@ -203,7 +203,7 @@ def test_shards_that_change_are_named(tmp_path: Path) -> None:
     with (tmp_path / "server-1/in_offsets.npy").open("ab") as file:
         file.write(b"more")
     with pytest.raises(
-        ChangedFileError, match=r"server-1/in_offsets\.npy has changed since it was loaded \([0-9,]+ bytes then"
+        RunError, match=r"server-1/in_offsets\.npy has changed since it was loaded \([0-9,]+ bytes then"
     ):
         found.check_unchanged()
 

@@ -151,9 +151,9 @@ def test_values_of_edges_are_in_the_user_s_order(data: Dataset, tmp_path: Path) 
         assert (got["edges"].shape, got["classes"].dtype) == ((edges,), np.int32)
         for name in ("edges", "rows"):
             np.testing.assert_allclose(got[name], want[name], rtol=1e-5, atol=1e-4)
-    with pytest.raises(loader.ArtefactError, match="further inputs pos, weight, got none"):
+    with pytest.raises(ValueError, match="further inputs pos, weight, got none"):
         found(ends, x)
-    with pytest.raises(loader.ArtefactError, match="weight must have one row per edge, 90, got 5"):
+    with pytest.raises(ValueError, match="weight must have one row per edge, 90, got 5"):
         found(*inputs(20, 90, data.num_features), pos=np.ones((20, 4)), weight=np.ones(5))
 
 
@@ -195,10 +195,10 @@ def test_inputs_that_do_not_fit_are_a_line(exported: dict[str, tuple[TrainResult
         ((edges, x.astype(str)), "x must be float32, got <U"),
         ((edges, x[:0]), "at least one, got 0"),
     ):
-        with pytest.raises(loader.ArtefactError, match=message) as caught:
+        with pytest.raises(ValueError, match=message) as caught:
             model(*given)
         assert "\n" not in str(caught.value)
-    with pytest.raises(loader.ArtefactError, match="takes the further inputs none, got weight"):
+    with pytest.raises(ValueError, match="takes the further inputs none, got weight"):
         model(edges, x, weight=x)
     assert repr(model) == "Model(GCN of communities, 16 features per vertex)"
 
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_as_it_was_written(
             archive.writestr(name, content)
     if what == "no zip":
         path.write_bytes(b"something else")
-    with pytest.raises(loader.ArtefactError, match=wanted):
+    with pytest.raises(ValueError, match=wanted):
         loader.Model(path)
 
 

@@ -17,7 +17,7 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from dorylax.errors import InputError
-from dorylax.experiments.executors.processes import _serve
+from dorylax.experiments.executors.local import _serve
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read

@@ -29,10 +29,10 @@ from dorylax.pipeline.buffers import PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.visit import Visit
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
 
@@ -128,9 +128,9 @@ def test_a_part_of_ones_own_is_of_its_epoch_and_others_obey_the_bound(
 ) -> None:
     lags: set[int] = set()
     totals = PartsBuffer.totals
-    reading: list[Visit] = []
+    reading: list[IntervalPass] = []
 
-    async def witnessed(server: GraphServer, step: Any, visit: Visit) -> None:
+    async def witnessed(server: GraphServer, step: Any, visit: IntervalPass) -> None:
         def seen(self: PartsBuffer) -> list[np.ndarray]:
             if visit.epoch > 0:
                 assert self.stamps.epochs[visit.number] == visit.epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dorylax.pipeline.evaluation import Evaluated
+from dorylax.metrics.evaluation import Evaluated
 
 FEATURES, HIDDEN, KEY = "features", "hidden", "key"
 

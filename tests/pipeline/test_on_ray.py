@@ -10,8 +10,8 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.placement import cores_of_each
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster, usual_workers
 from dorylax.pipeline.resources import Resources
+from dorylax.ray_cluster.cluster import Node
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.ray_cluster.nodes import Node
 from dorylax.serverless.config import TensorConfig
 
 

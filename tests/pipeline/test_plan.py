@@ -8,11 +8,12 @@ from flax import nnx
 from support.pipelines import OPTIONS, messy_data
 
 from dorylax.layers import registry
-from dorylax.pipeline.plan import Plan, Publication
+from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import prepare
 from dorylax.program import PASSES
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.steps import Publication
 from dorylax.program.tracing.spec import DataSpec
 
 

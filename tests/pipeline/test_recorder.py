@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 
 from dorylax.cost import Calls
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.server_counts import GraphCounts, ParameterCounts
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.visit import Visit
 from dorylax.serverless.controller.call import Call, Outcome
 from dorylax.serverless.task import TaskKey
 
 LABELS = {2: "AV"}
 
 
-def visit(number: int, epoch: int) -> Visit:
-    return Visit(0, number, epoch, 0, (), {}, {})
+def visit(number: int, epoch: int) -> IntervalPass:
+    return IntervalPass(0, number, epoch, 0, (), {}, {})
 
 
 @pytest.mark.parametrize("outcome", ["answered", "late", "failed", "deadline", "throttled"])

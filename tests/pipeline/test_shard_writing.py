@@ -22,8 +22,9 @@ from dorylax.graph.shard import Shard
 from dorylax.graph.sharded_data import ShardedData, homes_of, mask_counts, shapes_of
 from dorylax.graph.validate import GraphError
 from dorylax.ops.edge_order import to_slots
-from dorylax.pipeline.interval_data import interval_data, reads_edge_ids, stored_values
-from dorylax.pipeline.prepare import prepare, prepare_evaluation
+from dorylax.pipeline.hosts.pipeline import reads_edge_ids
+from dorylax.pipeline.interval_data import interval_data, stored_values
+from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.model.flax_nnx import take_apart
@@ -77,7 +78,7 @@ def test_a_server_reads_its_part_of_what_the_whole_graph_has(tmp_path: Path, mod
     )
     spec, parts, sizes = DataSpec.of(data), take_apart(make_model(model, data)), StageSizes(12, 50)
     found = write(tmp_path, data)
-    for prepared in (prepare(parts, spec, PASSES), prepare_evaluation(parts, spec, PASSES)):
+    for prepared in (prepare(parts, spec, PASSES), prepare(parts, spec, PASSES, loss=None, workers=False)):
         wanted = data_values(prepared.plan.program.traced, whole)
         for piece in Cutting(data.graph, layout):
             read, rows = found.shard(piece.server)

@@ -10,8 +10,9 @@ import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel, Variation
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.backends.inline import InlineBackend
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
 STEADY = dataclasses.replace(

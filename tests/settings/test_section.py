@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from pydantic import AfterValidator, Field, InstanceOf, ValidationError, model_validator
 
-from dorylax.cli.overrides import parse_setting
+from dorylax.cli.options import parse_setting
 from dorylax.config import schema
 from dorylax.config.files import overrides_from_yaml
 from dorylax.settings.errors import ConfigError

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing.resource_tracker
 import os
 import signal
 import subprocess
@@ -9,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from support.leftovers import children
-from support.processes import members, until
+from support.processes import alive, below, until
 
-from dorylax import spawning
 from dorylax.errors import RunError
+from dorylax.processes import Worker
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
@@ -30,7 +29,6 @@ def task(servers: int = 2, **settings) -> Task:
 @pytest.fixture
 def others() -> Iterator[set[int]]:
     """Processes that this one had already; at the end it must have no more."""
-    multiprocessing.resource_tracker.ensure_running()  # which stays
     before = children()
     yield before
     assert children() <= before
@@ -61,12 +59,10 @@ def test_a_search_that_is_left_leaves_no_process(others):
 
 
 def test_a_process_that_dies_is_said(others, monkeypatch):
-    class Killed(spawning.Worker):
-        def send(self, message: object) -> None:
-            os.kill(self.process.pid, signal.SIGKILL)
-            super().send(message)
+    def send(worker: Worker, message: object) -> None:
+        os.kill(worker.process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(spawning, "Worker", Killed)
+    monkeypatch.setattr(Worker, "send", send)
     with pytest.raises(RunError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
         list(outcomes([task(), task()], 2))
 
@@ -79,7 +75,8 @@ def test_processes_end_with_their_parent_even_while_they_start():
         "list(outcomes([task, task._replace(epochs=10**9), task._replace(epochs=10**9)], 2))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    until(lambda: len(members(parent.pid)) >= 3)
+    until(lambda: bool(below(parent.pid)))
+    theirs = set(below(parent.pid))
     parent.kill()
     parent.wait()
-    until(lambda: not members(parent.pid))
+    until(lambda: not theirs & {one.pid for one in alive()})

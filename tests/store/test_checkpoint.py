@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from dorylax.errors import InputError, RunError, RunWarning
-from dorylax.store import checkpoint, local
+from dorylax.store import checkpoint, places
 from dorylax.store.arrays import write_part
 from dorylax.store.checkpoint import Checkpoints
 from dorylax.store.digest import DIGEST, sealed
@@ -355,8 +355,8 @@ def test_unfinished_saves_are_cleared_without_a_save(tmp_path):
 
 def test_the_folder_is_on_disk_before_a_checkpoint_is_acknowledged(tmp_path, monkeypatch):
     made = []
-    make_folder = local.make_folder
-    monkeypatch.setattr(local, "make_folder", lambda path: (made.append(path), make_folder(path)))
+    make_folder = places.make_folder
+    monkeypatch.setattr(places, "make_folder", lambda path: (made.append(path), make_folder(path)))
     path = Checkpoints(tmp_path / "run" / "checkpoints").save(1, ARRAYS, {})
     assert set(made) == {path}
 
@@ -412,7 +412,7 @@ def test_a_folder_that_cannot_be_listed_now_hides_no_failure_and_makes_none(tmp_
 
     store = Checkpoints(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(local.os, "walk", fail)
+        patch.setattr(places.os, "walk", fail)
         with pytest.raises(RunError, match=r"Too many open files: '\S+'\Z"):
             store.save(1, ARRAYS, {"which": 1})
     store.save(1, ARRAYS, {"which": 1})

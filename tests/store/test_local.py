@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from dorylax.store.local import LocalStorage
+from dorylax.store.places import LocalStorage
 
 
 def test_what_was_interrupted_is_no_file(tmp_path: Path) -> None:

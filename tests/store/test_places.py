@@ -10,7 +10,7 @@ import pytest
 
 from dorylax.store.base import Content, Storage, StorageError, content_of
 from dorylax.store.durable import arriving_file
-from dorylax.store.places import local_copy, open_storage
+from dorylax.store.places import local_copies, open_storage, verified
 
 
 def put(storage: Storage, name: str, content: bytes, tmp_path: Path) -> Content:
@@ -19,44 +19,57 @@ def put(storage: Storage, name: str, content: bytes, tmp_path: Path) -> Content:
     return storage.put_file(name, source)
 
 
+def copied(storage: Storage, name: str, content: Content, copies: Path) -> Path:
+    folder, _, file = name.rpartition("/")
+    return local_copies(storage, folder, {file: content}, copies) / file
+
+
 def test_files_of_this_machine_are_read_where_they_lie(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "stored"))
     content = put(storage, "a/one", b"content", tmp_path)
-    assert local_copy(storage, "a/one", content, tmp_path / "copies") == tmp_path / "stored" / "a" / "one"
+    assert copied(storage, "a/one", content, tmp_path / "copies") == tmp_path / "stored" / "a" / "one"
+    with verified(storage, "a", {"one": content}) as folder:
+        assert folder == tmp_path / "stored" / "a"
     assert not (tmp_path / "copies").exists()
     storage.put("a/one", b"CONTENT")
     told = f"{tmp_path / 'stored' / 'a' / 'one'} is damaged or another file: its SHA-256 is "
     with pytest.raises(StorageError, match=f"^{re.escape(told)}"):
-        local_copy(storage, "a/one", content, tmp_path / "copies")
+        copied(storage, "a/one", content, tmp_path / "copies")
     storage.delete("a/one")
     with pytest.raises(FileNotFoundError, match="one"):
-        local_copy(storage, "a/one", content, tmp_path / "copies")
+        copied(storage, "a/one", content, tmp_path / "copies")
 
 
 def test_others_are_fetched_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content, copies = put(s3, "a/one", b"content", tmp_path), tmp_path / "deep" / "copies"
-    path = local_copy(s3, "a/one", content, copies)
-    assert (path, path.read_bytes()) == (copies / content.sha256, b"content")
+    path = copied(s3, "a/one", content, copies)
+    assert (path, path.read_bytes()) == (copies / "one", b"content")
     monkeypatch.setattr(s3._client, "download_fileobj", None)  # type: ignore[attr-defined]
-    assert local_copy(s3, "a/one", content, copies) == path
+    assert copied(s3, "a/one", content, copies) == path
+
+
+def test_temporary_copies_are_removed(s3: Storage, tmp_path: Path) -> None:
+    contents = {name: put(s3, f"a/{name}", name.encode(), tmp_path) for name in ("one", "deep/two")}
+    with verified(s3, "a", contents) as folder:
+        assert {name: (folder / name).read_bytes() for name in contents} == {"one": b"one", "deep/two": b"deep/two"}
+    assert not folder.exists()
 
 
 def test_a_copy_that_is_damaged_is_fetched_anew(s3: Storage, tmp_path: Path) -> None:
     content = put(s3, "one", b"content", tmp_path)
-    path = local_copy(s3, "one", content, tmp_path / "copies")
+    path = copied(s3, "one", content, tmp_path / "copies")
     for damaged in (b"conten", b"CONTENT"):
         path.write_bytes(damaged)
-        assert local_copy(s3, "one", content, tmp_path / "copies").read_bytes() == b"content"
+        assert copied(s3, "one", content, tmp_path / "copies").read_bytes() == b"content"
 
 
 def test_what_was_killed_does_not_count_and_goes_in_the_end(s3: Storage, tmp_path: Path) -> None:
     content, copies = put(s3, "one", b"content", tmp_path), tmp_path / "copies"
     copies.mkdir()
-    abandoned = copies / f".{content.sha256}.dorylax-0123abcd"
-    abandoned.write_bytes(b"cont")
+    (copies / ".one.dorylax-0123abcd").write_bytes(b"cont")
     with arriving_file(copies / "running") as running:
-        assert local_copy(s3, "one", content, copies).read_bytes() == b"content"
-        assert sorted(copies.iterdir()) == [Path(running.name), copies / content.sha256]
+        assert copied(s3, "one", content, copies).read_bytes() == b"content"
+        assert sorted(copies.iterdir()) == [Path(running.name), copies / "one"]
 
 
 def test_two_fetch_at_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +82,11 @@ def test_two_fetch_at_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.Monk
         fetch(*args)
 
     monkeypatch.setattr(s3._client, "download_fileobj", together)  # type: ignore[attr-defined]
-    threads = [threading.Thread(target=lambda: found.append(local_copy(s3, "one", content, copies))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: found.append(copied(s3, "one", content, copies))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [copies / content.sha256] * 2
+    assert found == [copies / "one"] * 2
     assert content_of(found[0]) == content
     assert list(copies.iterdir()) == [found[0]]

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from dorylax.errors import RunWarning
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 from dorylax.store import lines
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
-from dorylax.store.servers import ServersWriter, read
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter, read
 
 
 def epoch(number: int) -> list[ServerMetrics]:

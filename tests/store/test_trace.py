@@ -57,10 +57,10 @@ def test_it_is_strict_json_whenever_nothing_is_being_written(tmp_path: Path) -> 
 def test_going_on_drops_what_will_be_done_again(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=5)
-    file, kept = TraceFile.resume(path, 3)
+    file, names, marks = TraceFile.resume(path, 3)
     assert epochs_in(path) == [0, 0, 1, 1, 2, 2]
-    assert [event["args"]["epochs"] for event in kept.marks] == [1, 2, 3]
-    assert list(kept.names) == [named(0), named(1), named(2)]
+    assert [event["args"]["epochs"] for event in marks] == [1, 2, 3]
+    assert names == [named(0), named(1), named(2)]
     file.append([line_of(task(3))])
     file.close()
     assert epochs_in(path) == [0, 0, 1, 1, 2, 2, 3]
@@ -70,9 +70,9 @@ def test_a_mark_that_goes_back_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=4)
     path.write_text(path.read_text().replace('"epochs":2', '"epochs":0'))
-    file, kept = TraceFile.resume(path, 4)
+    file, _, marks = TraceFile.resume(path, 4)
     file.close()
-    assert [event["args"]["epochs"] for event in kept.marks] == [1]
+    assert [event["args"]["epochs"] for event in marks] == [1]
     assert epochs_in(path) == [0, 0]
 
 
@@ -83,10 +83,10 @@ def test_a_trace_without_a_mark_of_these_epochs_begins_anew(tmp_path: Path) -> N
             path.write_bytes(content)
         elif content is not None:
             write(path, epochs=5, first=content)
-        file, kept = TraceFile.resume(path, epochs)
+        file, names, marks = TraceFile.resume(path, epochs)
         file.close()
         assert epochs_in(path) == []
-        assert kept == ((), ())
+        assert names == marks == []
 
 
 def test_where_nothing_is_traced_what_will_be_done_again_is_dropped_all_the_same(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_killed_between_two_writes_it_is_what_it_was_and_lines_behind_it(
     """Also where these begin with a task and end with a mark, since no lane is new."""
     path = tmp_path / "trace.json"
     write(path, epochs=2)
-    file, _ = TraceFile.resume(path, 2)
+    file, *_ = TraceFile.resume(path, 2)
     before, found = path.read_bytes(), []
     pwrite = os.pwrite
 
@@ -154,7 +154,7 @@ def test_a_full_disk_leaves_what_was_there(
 ) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=2)
-    file, _ = TraceFile.resume(path, 2)
+    file, *_ = TraceFile.resume(path, 2)
     before = path.read_bytes()
     monkeypatch.setattr(os, "pwrite", full(failing, short))
     with pytest.raises(OSError, match="No space"):
@@ -195,12 +195,12 @@ def test_a_flipped_bit_ends_it_and_nothing_else(tmp_path: Path, monkeypatch: pyt
             path.write_bytes(flipped)
             found = list(read(path))
             assert [list(event) for event in found] == [list(event) for event in events[: len(found)]]
-            file, kept = TraceFile.resume(path, 2)
+            file, names, marks = TraceFile.resume(path, 2)
             file.close()
-            told = [event["args"]["epochs"] for event in kept.marks]
+            told = [event["args"]["epochs"] for event in marks]
             assert told == sorted(told)
-            assert all({"ts", "args"} <= event.keys() and "bytes" in event["args"] for event in kept.marks)
-            assert all({"name", "pid", "tid"} <= event.keys() for event in kept.names)
+            assert all({"ts", "args"} <= event.keys() and "bytes" in event["args"] for event in marks)
+            assert all({"name", "pid", "tid"} <= event.keys() for event in names)
 
 
 @pytest.mark.parametrize(

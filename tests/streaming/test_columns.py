@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.graph.mapped import ChangedFileError
+from dorylax.errors import RunError
 from dorylax.streaming.columns import (
     Column,
     FileColumn,
@@ -46,7 +46,7 @@ def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(bytes(64) + (ROWS + 1).tobytes())
     other.replace(path)
-    with pytest.raises(ChangedFileError, match="has changed since it was loaded"):
+    with pytest.raises(RunError, match="has changed since it was loaded"):
         FileColumn(path, 64, np.float32, (2, 3), BOUNDS).check(mapped[:2])
 
 
@@ -60,7 +60,7 @@ def test_numbers_of_vertices_that_a_file_suddenly_holds_reach_no_kernel(tmp_path
     indices[2] = wrong
     path.write_bytes(indices.tobytes())
     np.testing.assert_array_equal(read(column, 0), [0, 4])
-    with pytest.raises(ChangedFileError, match="has changed since it was loaded"):
+    with pytest.raises(RunError, match="has changed since it was loaded"):
         read(column, 1)
     column.close()
 

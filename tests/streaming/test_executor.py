@@ -168,8 +168,8 @@ def test_every_budget_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     assert tight.traffic[0] > between.traffic[0] > 0
     assert tight.blocked
     if name == "GAT":
-        steps = [step for sweep in tight.epoch.sweeps for step in sweep.before if step.kind == "blocked"]
-        assert any(step.adds for step in steps), "gradients of rows are added up at their sources in blocks"
+        steps = [step for sweep in tight.epoch.sweeps for step in sweep.blocked]
+        assert any(step.kind == "push" for step in steps), "gradients of rows are added up at their sources in blocks"
     found = [step(layout, parts, data, tmp_path) for layout in layouts]
     assert_same(found[0], oracle(parts, data, seed=1, epoch=2), "float32", with_zeros=True)
     for other in found[1:]:

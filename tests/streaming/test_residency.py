@@ -53,15 +53,13 @@ def test_with_less_memory_the_widest_is_gathered_in_blocks(friendster: Program) 
     found = layout(friendster, 4)
     assert found.blocked
     assert found.bytes <= 4 * 2**30
-    assert found.index_reads + sum(step.kind == "blocked" for sweep in found.once.sweeps for step in sweep.before) > 2
+    assert found.index_reads + sum(len(sweep.blocked) for sweep in found.once.sweeps) > 2
 
 
 def test_memory_that_is_left_is_not_for_what_is_made_in_blocks(friendster: Program) -> None:
     """It stays in the files that it is written to, block after block."""
     found = layout(friendster, 4)
-    made = {
-        var for sweep in found.epoch.sweeps for step in sweep.before if step.kind == "blocked" for var in step.writes
-    }
+    made = {var for sweep in found.epoch.sweeps for step in sweep.blocked for var in step.writes}
     assert made
     assert not made & residency._reads(found).keys()
 
@@ -187,8 +185,8 @@ def test_sums_at_sources_are_made_in_blocks() -> None:
     program = optimise(trace(GAT(300, 32, 25, rngs=nnx.Rngs(0)), spec, metrics=None))
     units = even_units(293_480, 10_000_000, program)
     found = lay_out(program, units, 600 << 20, symmetric=True, mapped=MAPPED, threads=3)
-    blocked = [step for sweep in found.epoch.sweeps for step in sweep.before if step.kind == "blocked"]
-    assert any(step.adds for step in blocked)
+    blocked = [step for sweep in found.epoch.sweeps for step in sweep.blocked]
+    assert any(step.kind == "push" for step in blocked)
     rows = 4 * 293_480 * 256
     assert found.bytes <= 600 << 20
     assert found.bytes < 2 * rows + (100 << 20), "rows and their gradients are not whole at once"

@@ -10,7 +10,7 @@ from support import zoo
 from dorylax.layers import GCN
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
-from dorylax.streaming.schedule import Schedule, kept_of_once, keys_of_once, schedule
+from dorylax.streaming.schedule import Schedule, schedule
 
 
 def program_of(name: str) -> Program:
@@ -24,12 +24,12 @@ def kinds(found: Schedule) -> list[list[str]]:
 
 def test_a_gcn_takes_three_sweeps() -> None:
     found = schedule(program_of("GCN without dropout"), "epoch", symmetric=True)
-    assert kinds(found) == [["stage"], ["pull", "stage"], ["pull", "stage"], ["driver"]]
+    assert kinds(found) == [["stage"], ["gather", "stage"], ["gather", "stage"], ["driver"]]
     first, second, third, _ = found.sweeps
     assert not found.reads_index(first)
     assert found.reads_index(second)
     assert found.reads_index(third)
-    (hidden,) = second.steps[0].at_random
+    (hidden,) = second.steps[0].through_edges
     assert hidden in first.steps[0].writes
     assert hidden in found.whole
     (gathered,) = second.steps[0].writes
@@ -41,8 +41,8 @@ def test_where_edges_have_no_reverse_gradients_are_added_up_at_sources() -> None
     pushed = [step for sweep in found.sweeps for step in sweep.steps if step.kind == "push"]
     assert len(pushed) == 1
     assert set(pushed[0].writes) <= found.pushed <= found.whole
-    assert not pushed[0].at_random, "what it reads are its unit's own rows"
-    assert kinds(found) == [["stage"], ["pull", "stage", "push"], ["stage"], ["driver"]]
+    assert not pushed[0].through_edges, "what it reads are its unit's own rows"
+    assert kinds(found) == [["stage"], ["gather", "stage", "push"], ["stage"], ["driver"]]
 
 
 def test_values_of_edges_are_pushed_on_any_graph() -> None:
@@ -55,9 +55,9 @@ def test_a_task_in_blocks_runs_before_a_sweep_and_its_rows_are_read_in_order() -
     plain = schedule(program, "epoch", symmetric=True)
     gather = plain.sweeps[1].steps[0]
     found = schedule(program, "epoch", symmetric=True, blocked=[gather.index])
-    assert kinds(found) == [["stage"], ["blocked", "stage"], ["pull", "stage"], ["driver"]]
-    assert gather.at_random[0] not in found.whole
-    assert gather.at_random[0] in found.kept
+    assert kinds(found) == [["stage"], ["gather", "stage"], ["gather", "stage"], ["driver"]]
+    assert gather.through_edges[0] not in found.whole
+    assert gather.through_edges[0] in found.kept
     assert gather.writes[0] in found.streams(found.sweeps[1])
 
 
@@ -66,7 +66,8 @@ def test_what_two_programs_compute_once_has_one_key() -> None:
         options: Any = {} if loss else {"loss": None, "metrics": None}
         model = GCN(zoo.F, 4, zoo.C, dropout=0.0, rngs=nnx.Rngs(0))
         case = zoo.ALL["GCN"]
-        return set(keys_of_once(optimise(trace(model, zoo.spec_of(case, "float32"), **options))).values())
+        program = optimise(trace(model, zoo.spec_of(case, "float32"), **options))
+        return set(program.traced.described(program.traced.step.jaxpr, program.kept_of_once))
 
     assert keys(loss=False) <= keys(loss=True)
     assert keys(loss=False)
@@ -74,7 +75,7 @@ def test_what_two_programs_compute_once_has_one_key() -> None:
 
 def test_what_is_computed_once_is_kept() -> None:
     program = program_of("GCN without dropout")
-    kept = kept_of_once(program)
+    kept = set(program.kept_of_once)
     assert kept
     once = {var for task in program.tasks if task.when == "once" for var in task.defined}
     assert kept <= once

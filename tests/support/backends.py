@@ -27,6 +27,7 @@ from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.flax_nnx import take_apart
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget, cut
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
@@ -39,8 +40,7 @@ from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.rows import cut
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
+from dorylax.serverless.task import TaskKey, TensorTask
 from support.handler_events import KEY, OPERANDS, RESULTS, SCALE, UNUSED, W, rows_of, small_stage
 from support.pipelines import make_model, messy_data
 from support.ray_cluster import RayCluster

@@ -1,4 +1,4 @@
-"""A process that `dorylax.forking` starts, and that does what each line of its input says."""
+"""A process that `dorylax.processes` starts, and that does what each line of its input says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dorylax.parent_death import call_this_process
+from dorylax.processes import call_this_process
 
 tempfile.gettempdir()  # which the warm process remembers
 
@@ -49,7 +49,3 @@ def _state() -> dict[str, object]:
         "backends": bridge is not None and bridge.backends_are_initialized(),
         "drawn": [secrets.token_hex(), next(tempfile._get_candidate_names()), float(np.random.random())],
     }
-
-
-if __name__ == "__main__":
-    main()

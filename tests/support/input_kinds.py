@@ -93,7 +93,7 @@ FEATURES = [
     _features("float64, float16, any integers", lambda: X.astype(np.float64), note="converted to float32"),
     _features("a JAX array", lambda: jnp.asarray(X)),
     _features("a JAX array in bfloat16", lambda: jnp.asarray(X, jnp.bfloat16)),
-    _features("a torch tensor, on any device, with a gradient or not", lambda: torch().tensor(X, requires_grad=True)),
+    _features("a torch tensor, also with a gradient", lambda: torch().tensor(X, requires_grad=True)),
     _features("a torch tensor in bfloat16", lambda: torch().tensor(X).bfloat16()),
     _features("a sparse torch tensor", lambda: torch().tensor(X).to_sparse(), note="converted to a dense array"),
     _features("a list of rows", X.tolist),
@@ -125,7 +125,7 @@ FEATURES = [
         "features['age'][1] is missing (NA): fill it (fillna)",
     ),
     _features(
-        "a DataFrame whose index numbers the rows in another order",
+        "a DataFrame with reordered index",
         lambda: pd.DataFrame(X, index=range(V)[::-1]),
         "features has rows numbered in a different order than they are stored in: features.sort_index() if its index says "
         "which row is which, features.reset_index(drop=True) if it does not",
@@ -271,7 +271,7 @@ LABELS = [
         note="multi-label",
     ),
     _labels(
-        "zeros and ones, one 1 in each row (one-hot)",
+        "one-hot rows",
         lambda: np.eye(C)[Y],
         "labels [V, C] has exactly one 1 in every row: give classes, labels.argmax(axis=1), or say multilabel=True",
     ),
@@ -297,7 +297,7 @@ LABELS = [
         "labels holds text (<U1): number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])",
     ),
     _labels(
-        "text that is not among `class_names`",
+        "text outside `class_names`",
         lambda: list("abcabc"),
         "labels[1] is the class 'b', which is not one of 'a', 'c'",
         class_names=["a", "c"],
@@ -407,7 +407,7 @@ MASKS = [
         "vertex once",
     ),
     _mask(
-        "a vertex that does not exist",
+        "an unknown vertex",
         lambda: [0, 6],
         "train_mask is neither a mask (6 zeros and ones) nor a list of vertices: train_mask[1] = 6 is not in 0 … 5",
     ),
@@ -473,7 +473,7 @@ INPUTS = [
         "vertex_inputs has the name 'edge weight', which no keyword argument can have: rename it, as edge_weight",
     ),
     Kind(
-        "a name that is taken",
+        "a taken name",
         lambda: {"vertex_inputs": {"train": Y}},
         "vertex_inputs has the name 'train', which models are called with already: rename it",
     ),
@@ -613,7 +613,7 @@ COMMANDS = [
         note="masks `[V, K]` or `[K, V]`, with `data.split`",
     ),
     _archive(
-        "one split, and another is asked for",
+        "another split than the only one",
         "split = 1, but the masks hold one split: leave split (data.split) out",
         words=("--set", "data.split=1"),
         train_mask=MASK,
@@ -659,7 +659,7 @@ COMMANDS = [
     ),
     _archive("floating vertices", "indices must hold integers, got float64", indices=np.zeros(V)),
     _archive(
-        "a vertex that does not exist",
+        "an unknown vertex",
         "indices[0] = 9 is out of range: must be ≥ 0 and < num_vertices = 6",
         indices=np.full(V, 9),
     ),
@@ -700,7 +700,7 @@ COMMANDS = [
     ),
     _archive("several names", "array name must be a single value, got <U1 [2]", name=np.array(["a", "b"])),
     _archive(
-        "a further input of a name that is taken",
+        "a further input with a taken name",
         "vertex_inputs has the name 'x', which models are called with already: rename it",
         vertex_x=np.ones(V),
     ),
@@ -742,10 +742,12 @@ def page() -> str:
     parts = [_HEAD]
     for title, rows in (*GROUPS.items(), ("On the command line", COMMANDS)):
         taken = [row for row in rows if row.line is None]
+        plain = "; ".join(row.what for row in taken if not row.note)
         refused = "; ".join(row.what for row in rows if row.line is not None)
-        table = "\n".join(f"| {_cell(row.what)} | {_cell(row.note)} |" for row in taken)
+        table = "\n".join(f"| {_cell(row.what)} | {_cell(row.note)} |" for row in taken if row.note)
         parts.append(
-            f"## {title}\n\n{_INTRODUCTIONS[title]}\n| accepted | note |\n|---|---|\n{table}\n\n**Refused:** {refused}.\n"
+            f"## {title}\n\n{_INTRODUCTIONS[title]}\n| accepted | note |\n|---|---|\n{table}\n\n"
+            f"**Also accepted:** {plain}.\n\n**Refused:** {refused}.\n"
         )
     return "\n".join(parts)
 
@@ -756,8 +758,7 @@ def _cell(text: str) -> str:
 
 _HEAD = """# Accepted data
 
-This page lists every form in which `dorylax.Dataset` and `dorylax train` accept features, labels, masks and
-further inputs, and the refused forms.
+The forms of features, labels, masks and further inputs that `dorylax.Dataset` and `dorylax train` accept or refuse.
 
 ```python
 import dorylax
@@ -776,8 +777,7 @@ does not guess: ambiguous input raises `GraphError`, and the message names the v
 features has shape [4, 6], [F, V]: expected one row per vertex, features.T
 ```
 
-[data.md](data.md) shows how to build, import and store graphs. `python tests/test_inputs.py` generates this page from
-cases that the tests try one by one.
+[data.md](data.md) shows how to build, import and store graphs. `python tests/test_inputs.py` generates this page.
 """
 _INTRODUCTIONS = {
     "Features": """`features`, stored as float32 `[V, F]`.

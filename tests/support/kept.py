@@ -7,8 +7,7 @@ from collections.abc import Container
 from itertools import zip_longest
 from pathlib import Path
 
-from dorylax.runs.servers import GraphServerMetrics
-from dorylax.store.servers import read
+from dorylax.store.servers import GraphServerMetrics, read
 
 _SERVERS = "servers.jsonl"
 _COUNTED = ("pulls", "pushes", "updates", "tensor_tasks")

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from dorylax import forking
+from dorylax import processes
 
 _SECONDS = 10.0
 
 
 def children() -> set[int]:
     """Children of this process and forks of its warm processes, zombies included."""
-    found, warm = set(), {one.process.pid for one in forking._WARM}
+    found, warm = set(), {one.process.pid for one in processes._WARM}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # After the name, which may hold spaces and brackets: state, parent.
@@ -32,7 +32,7 @@ def children() -> set[int]:
 
 def sockets() -> set[str]:
     """Open sockets of this process besides those to warm processes."""
-    found, warm = set(), {str(one.requests.fileno()) for one in forking._WARM}
+    found, warm = set(), {str(one.requests.fileno()) for one in processes._WARM}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/self/fd/{name}")

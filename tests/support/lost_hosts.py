@@ -26,8 +26,8 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.ray_cluster.connection import connected
-from dorylax.runs.servers import Loss
 from dorylax.serverless.config import TensorConfig
+from dorylax.store.servers import Loss
 from dorylax.trainer import Trainer
 from support.cut_links import Network, own_networks
 from support.in_hosts import at_phase, first_in_hosts, reached, take_time

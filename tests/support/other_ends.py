@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from multiprocessing.connection import Connection
 
 
@@ -19,3 +20,9 @@ def end(pipe: Connection, code: int) -> None:
     """Ends with the code when it is first asked something."""
     pipe.poll(None)
     os._exit(code)
+
+
+def sleep(pipe: Connection) -> None:
+    """Says that it sleeps, and reads nothing any more."""
+    pipe.send("asleep")
+    time.sleep(3600)

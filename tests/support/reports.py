@@ -16,10 +16,9 @@ from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 from dorylax.store.digest import sealed
 from dorylax.store.durable import write_json
-from dorylax.store.servers import ServersWriter
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter
 from dorylax.store.trace import TraceFile, line_of
 from support.run_directories import begun
 

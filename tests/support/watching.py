@@ -27,6 +27,7 @@ from dorylax.pipeline import setup
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.parameters import Applied, ParameterClient, ParameterServers, Pulled
 from dorylax.pipeline.parameters.policies import LateGradients
 from dorylax.pipeline.parameters.records import ServerState, Step
@@ -36,14 +37,13 @@ from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.transport import Address, Then
-from dorylax.pipeline.visit import Visit
 from dorylax.serverless.task import TaskKey
 from support.witness import fingerprint
 
 Tell = Callable[..., None]
 """`(event, *values, **named)`: the name of a method of `Witness`, and what it takes."""
 
-HERE: contextvars.ContextVar[tuple[GraphServer, Visit] | None] = contextvars.ContextVar("HERE", default=None)
+HERE: contextvars.ContextVar[tuple[GraphServer, IntervalPass] | None] = contextvars.ContextVar("HERE", default=None)
 CALL: contextvars.ContextVar[TaskKey | None] = contextvars.ContextVar("CALL", default=None)
 ANSWERED = ("rows", "sums", "parts", "push")
 """Kinds of messages of an interval without whose answer it has not finished its epoch."""
@@ -106,23 +106,23 @@ class Hooks:
             }
             tell("serves", shard.server, facts)
 
-        async def runs(host: GraphHost, step: Any, visit: Visit) -> None:
+        async def runs(host: GraphHost, step: Any, visit: IntervalPass) -> None:
             token = HERE.set((host.server, visit))
             await run(host, step, visit)
             HERE.reset(token)
 
-        async def publishes(server: GraphServer, number: int, visit: Visit) -> None:
+        async def publishes(server: GraphServer, number: int, visit: IntervalPass) -> None:
             bounds = server.shard.bounds
             count = bounds[visit.interval + 1] - bounds[visit.interval]
             rows = np.array(visit.value(server.context.plan.publications[number].var)[:count])
             tell("publishes", number, visit.number, visit.epoch, rows)
             await publish(server, number, visit)
 
-        async def finishes(server: GraphServer, visit: Visit) -> None:
+        async def finishes(server: GraphServer, visit: IntervalPass) -> None:
             tell("walks", visit.number, visit.epoch)
             await finish(server, visit)
 
-        async def waits(server: GraphServer, number: int, visit: Visit) -> None:
+        async def waits(server: GraphServer, number: int, visit: IntervalPass) -> None:
             await wait(server, number, visit)
             publication, shard = server.context.plan.publications[number], server.shard
             if visit.epoch <= 0 or publication.constant:
@@ -170,7 +170,7 @@ class Hooks:
             tell("contributes", step, visit.number, visit.epoch, np.array(rows))
             await merged(merge, interval, rows, epoch)
 
-        async def sums(server: GraphServer, step: Any, visit: Visit) -> None:
+        async def sums(server: GraphServer, step: Any, visit: IntervalPass) -> None:
             parts = [np.array(visit.value(one.invars[0])) for one in step.equations]
             tell("gives", step.index, visit.number, visit.epoch, parts)
             await run_sum(server, step, visit)
@@ -264,6 +264,8 @@ class Hooks:
                 return call
 
             made = functions(prepared, sizes, of_workers=of_workers)
+            if not traced.trains:
+                return made
             return {index: wrap(index, function) for index, function in made.items()}
 
         def operates(name: str, params: Any, operands: Any, rows: Any, *, out: Any = None) -> Any:
@@ -321,7 +323,7 @@ def draw_gates(seed: int, share: float, patch: pytest.MonkeyPatch | None = None)
     (pytest.MonkeyPatch() if patch is None else patch).setattr(StabilityGate, "after", drawn)
 
 
-def _here() -> tuple[GraphServer, Visit]:
+def _here() -> tuple[GraphServer, IntervalPass]:
     here = HERE.get()
     assert here is not None
     return here

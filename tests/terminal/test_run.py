@@ -23,11 +23,11 @@ from rich.table import Table
 
 from dorylax.config import ConfigError
 from dorylax.errors import InputError, RunError
+from dorylax.signals import Terminated
 from dorylax.store.run_directory import RunDirectoryError
 from dorylax.terminal.failures import CommandError, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
-from dorylax.terminal.terminations import Terminated
 
 
 def _raising(error: BaseException) -> click.Command:

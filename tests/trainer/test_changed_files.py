@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.mapped import ChangedFileError, map_file
+from dorylax.graph.mapped import map_file
 from dorylax.store import metrics
 from dorylax.store.checkpoint import Checkpoints
 from dorylax.tasks import LinkPrediction
@@ -92,7 +93,7 @@ def test_a_change_ends_the_run(
             change(file)
 
     options = {"data": mapped, "run_directory": run, "checkpoint_every": 1, "epochs": 6}
-    with pytest.raises(ChangedFileError) as caught:
+    with pytest.raises(RunError) as caught:
         trainer(observers=[watcher(after)], **options).fit()
     assert str(caught.value).startswith(f"{file} has changed since it was loaded (")
     assert CHANGES[change] in str(caught.value)
@@ -110,7 +111,7 @@ def test_the_data_of_other_tasks_are_compared_too(
 ) -> None:
     options = {"task": LinkPrediction(), "observers": [watcher(lambda _: _write(file))], "epochs": 2}
     run = trainer(model=net(16, rngs=nnx.Rngs(0)), data=mapped, **options)
-    with pytest.raises(ChangedFileError, match="it was written to"):
+    with pytest.raises(RunError, match="it was written to"):
         run.fit()
 
 
@@ -119,7 +120,7 @@ def test_nothing_is_predicted_of_changed_data(trainer: Any, mapped: Dataset, fil
     trained.fit()
     trained.predict()
     _lengthen(file)
-    with pytest.raises(ChangedFileError, match="bytes then"):
+    with pytest.raises(RunError, match="bytes then"):
         trained.predict()
 
 

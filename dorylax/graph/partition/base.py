@@ -18,15 +18,15 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import InputError
+from dorylax.errors import InputError, RunError
 from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.manifest import MANIFEST, OLD_PARTITION, is_array_folder
-from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.rows import spans
 from dorylax.graph.stored import NPY_DAMAGE
 from dorylax.graph.validate import GraphError
 
+_TRIES = 10
 _FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "seed": int, "graph_digest": str}
 
 
@@ -97,12 +97,13 @@ class Partition:
             OSError: The file system refuses.
         """
         path = Path(folder)
-        while True:
+        for left in reversed(range(_TRIES)):
             try:
                 parts, fields, record = _read(path) if is_array_folder(path) else _read_old(path)
                 break
-            except ChangedFileError:  # another process has just replaced the folder: read the new one
-                continue
+            except RunError:  # another process has just replaced the folder: read the new one
+                if not left:
+                    raise
         for name, kind in _FIELDS.items():
             if type(fields[name]) is not kind:  # a bool is an int to isinstance
                 raise _damaged(record, f"{name} must be {kind.__name__}, got {fields[name]!r}")

@@ -79,7 +79,7 @@ def cut(
             f"METIS cannot partition a graph of {len(neighbours)} entries here ({error}): use the method 'ldg'"
         ) from error
     finally:
-        _give_back_heap()
+        give_back_heap()
 
 
 def undirected(graph: CompressedGraph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
@@ -147,8 +147,8 @@ def _check_fits(what: str, number: int, index: np.dtype[np.integer]) -> None:
         )
 
 
-def _give_back_heap() -> None:
-    """Give the memory that METIS has freed, up to 400 MB for a few million entries, back to the system (glibc only)."""
+def give_back_heap() -> None:
+    """Give the memory that was freed, of METIS up to 400 MB for a few million entries, back to the system (glibc only)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -112,7 +112,7 @@ class EdgeRows:
                 raise GraphError(f"{name} must be integers with one axis, got {source.dtype} {list(source.shape)}")
         if offsets.shape[0] < 1:
             raise GraphError("indptr is empty: expected V+1 numbers")
-        self._offsets, self._neighbours = offsets, neighbours
+        self.offsets, self.neighbours = offsets, neighbours
         self.num_vertices, self.num_edges = offsets.shape[0] - 1, neighbours.shape[0]
         if self.num_vertices >= 2**31:
             raise GraphError(f"{self.num_vertices:,} vertices are too many: numbers of vertices are int32")
@@ -153,7 +153,7 @@ class EdgeRows:
         end = 0
         for first in range(0, self.num_vertices, _ROWS):
             last = min(first + _ROWS, self.num_vertices)
-            offsets = self._offsets.read(first, last + 1).astype(np.int64, copy=False)
+            offsets = self.offsets.read(first, last + 1).astype(np.int64, copy=False)
             if int(offsets[0]) != end or (np.diff(offsets) < 0).any():
                 raise GraphError(f"indptr must begin with 0 and never fall; see rows {first} … {last}")
             end = int(offsets[-1])
@@ -166,7 +166,7 @@ class EdgeRows:
             raise GraphError(f"indptr ends with {end}, expected {self.num_edges}, the length of indices")
 
     def _checked_neighbours(self, start: int, stop: int) -> Int32[np.ndarray, " e"]:
-        neighbours = self._neighbours.read(start, stop)
+        neighbours = self.neighbours.read(start, stop)
         if neighbours.size:
             for extreme in (int(neighbours.min()), int(neighbours.max())):
                 if not 0 <= extreme < self.num_vertices:

@@ -36,6 +36,7 @@ from dorylax.graph.array_names import (
     read_order,
 )
 from dorylax.graph.build import rows_are_sorted
+from dorylax.graph.partition.metis import give_back_heap
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import SPAN, spans
@@ -49,9 +50,9 @@ from dorylax.store.durable import work_folder
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
 _MOST_PASSES = 1000
-_BLOCK = 2 * ENTRIES
-# Of a block of edges, and a span for each thread of `permuted`.
-_WORKING_BYTES = max(40 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
+_BLOCK = ENTRIES
+# Of blocks of edges, and a span for each thread of `permuted`.
+_WORKING_BYTES = max(80 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
 _KEPT_BY_ALLOCATOR = 8  # one part in so many: threads' heaps hold on to blocks that were freed, more with more cores
 Told = Callable[[str, int, int], object]
 """Called with the current step, the number of bytes written, and their total."""
@@ -143,6 +144,7 @@ def write_in_order(
 
     def fill(folder: FolderWriter) -> None:
         _write_edges(stored, rows, order, folder, put, room=room)
+        give_back_heap()  # of threads that sorted edges: up to a third of the room
         for name in stored.names:
             if name in SPARSE or name == ORDER:
                 continue
@@ -201,7 +203,7 @@ def _moved(source: Source, order: Int32[np.ndarray, " V"], room: int) -> Iterato
         place = np.argsort(order[first:last])
         wanted = order[first:last][place]
         part = empty((last - first, *source.shape[1:]), source.dtype)
-        for start, block in source.blocks():
+        for start, block in source.blocks(max(1, BLOCK_BYTES // 4 // size)):
             begin, end = np.searchsorted(wanted, (start, start + len(block)))
             part[place[begin:end]] = block[wanted[begin:end] - start]
         for start, stop in spans(last - first, max(1, BLOCK_BYTES // size)):

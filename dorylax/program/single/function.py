@@ -40,9 +40,7 @@ class ProgramFunction:
     ) -> None:
         self._traced = program.traced
         jaxpr = program.traced.step.jaxpr
-        made_once = {var for task in program.tasks if task.when == "once" for var in task.defined}
-        kept = {var: None for task in program.tasks if task.when == "epoch" for var in task.read if var in made_once}
-        kept |= {atom: None for atom in jaxpr.outvars if not is_literal(atom) and atom in made_once}
+        kept = dict.fromkeys(program.kept_of_once)
         by_edge = {
             var
             for var, entry in zip(jaxpr.invars, program.traced.inputs, strict=True)
@@ -75,21 +73,7 @@ class ProgramFunction:
 
         Functions of other programs on the same data may then share the array.
         """
-        jaxpr, constants = self._before.jaxpr, iter(self._traced.constants)
-        roles = {}
-        for var, entry in zip(jaxpr.invars, self._traced.inputs, strict=True):
-            # Two models' constants have the same names.
-            name = f"{id(next(constants))}" if entry.role == "constant" else entry.name
-            roles[var] = f"{entry.role} {name}"
-        found = []
-        for atom in jaxpr.outvars:
-            equations = live(jaxpr.eqns, [atom])
-            read = {var for equation in equations for var in variables(equation.invars)} | {atom}
-            inputs = [var for var in jaxpr.invars if var in read]
-            consts = [var for var in jaxpr.constvars if var in read]
-            names = ", ".join([*(roles[var] for var in inputs), *(f"constant {id(var)}" for var in consts)])
-            found.append(f"{names}: {close([*inputs, *consts], [atom], equations).jaxpr}")
-        return tuple(found)
+        return tuple(self._traced.described(self._before.jaxpr, self._before.jaxpr.outvars))
 
     def prepare(self, data: RunData) -> tuple[Any, ...]:
         """Compute the unchanging values for `step`: hoisted values, and the arrays that the model closes over."""

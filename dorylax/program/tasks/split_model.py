@@ -6,11 +6,11 @@ import dataclasses
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from dorylax.jax_internals import ClosedJaxpr
+from dorylax.jax_internals import ClosedJaxpr, Var, variables
 from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.partition import partition
 from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
-from dorylax.program.tracing.traced import Traced
+from dorylax.program.tracing.traced import Input, InputRole, Traced
 
 AnySplit = TypeVar("AnySplit", bound="SplitModel")
 """Type of a pass's argument and result: passes return a `Program` for a `Program`."""
@@ -71,6 +71,25 @@ class SplitModel:
     def interfaces(self) -> list[Interface]:
         """Values that each task reads and writes, in the order of the tasks."""
         return interfaces(self.tasks, self.traced.step.jaxpr.outvars)
+
+    @cached_property
+    def kept_of_once(self) -> tuple[Var, ...]:
+        """Values that tasks make once and that epoch tasks, or the program's outputs, read."""
+        once = {var for task in self.tasks if task.when == "once" for var in task.defined}
+        read = [var for task in self.tasks if task.when == "epoch" for var in task.read]
+        return tuple(var for var in dict.fromkeys((*read, *variables(self.traced.step.jaxpr.outvars))) if var in once)
+
+    @cached_property
+    def read_inputs(self) -> dict[Var, Input]:
+        """Inputs that tasks or outputs read."""
+        read = {var for task in self.tasks for var in task.read}
+        read.update(variables(self.traced.step.jaxpr.outvars))
+        entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
+        return {var: entry for var, entry in entries if var in read}
+
+    def reads_edges(self, *roles: InputRole) -> bool:
+        """Whether tasks or outputs read an input of edges with one of these roles."""
+        return any(entry.space == "edge" and entry.role in roles for entry in self.read_inputs.values())
 
     def function_of(self, index: int) -> ClosedJaxpr:
         """Return task `index` as a function from the values it reads to the values it writes; shapes are symbolic."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, final
 
 import jax
@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.jax_internals import type_of
+from dorylax.jax_internals import Var, type_of
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives.structure import Structure, structure_of
 from dorylax.ops.row_random import edge_ids, vertex_ids
 from dorylax.program.jaxpr.symbols import row_space
 from dorylax.program.model.base import Tree
-from dorylax.program.tracing.traced import Traced
+from dorylax.program.tracing.traced import Input, Traced
 
 
 @final
@@ -72,6 +72,38 @@ def training_weights(mask: Any, dtype: Any = np.float32) -> np.ndarray:
     return weights
 
 
+def data_inputs(
+    traced: Traced,
+    array: Callable[[Var, Input], Any],
+    num_vertices: int,
+    num_edges: int,
+    wanted: Container[Var] | None = None,
+) -> dict[int, Any]:
+    """Return the inputs that stay the same in all epochs, by position, for any back end.
+
+    Args:
+        traced: The model.
+        array: Returns an input that is neither a count nor a constant, in the back end's form.
+        num_vertices: V of the whole graph.
+        num_edges: E of the whole graph.
+        wanted: Inputs to return, without the graph's arrays; None: all inputs.
+    """
+    counts = {"vertices": num_vertices, "edges": num_edges if traced.spec.edge_ids_fit else -1}
+    constants = iter(traced.constants)
+    values = {}
+    for k, (var, entry) in enumerate(zip(traced.step.jaxpr.invars, traced.inputs, strict=True)):
+        constant = next(constants) if entry.role == "constant" else None
+        if not entry.of_data or (wanted is not None and (entry.role == "graph" or var not in wanted)):
+            continue
+        if entry.role == "constant":
+            values[k] = constant
+        elif entry.role == "count":
+            values[k] = jnp.int32(counts[entry.name])
+        else:
+            values[k] = array(var, entry)
+    return values
+
+
 def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
     """The inputs that stay the same in all epochs, by position; values per edge are in order of slots.
 
@@ -89,44 +121,38 @@ def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
     by_name["ids", "edge ids"], by_name["places", "edge places"] = ids, places
     by_name["real", "real vertices"] = jnp.ones((data.graph.num_vertices,), bool)
     by_name["real", "real edges"] = jnp.ones((data.graph.num_edges if counted else 0,), bool)
-    by_name["count", "vertices"] = jnp.int32(data.graph.num_vertices)
-    by_name["count", "edges"] = jnp.int32(data.graph.num_edges) if counted else jnp.int32(-1)
     wanted = sum(entry.role == "rows" for entry in traced.inputs)
     if len(data.inputs) > wanted:
         raise ValueError(f"inputs must be the {wanted} arrays that the model was traced with, got {len(data.inputs)}")
     rows = iter(data.inputs)
-    constants = iter(traced.constants)
-    values: dict[int, Any] = {}
-    for k, entry in enumerate(traced.inputs):
-        if not entry.of_data:
-            continue
-        if entry.role == "rows":
-            values[k] = next(rows, None)
-        elif entry.role == "constant":
-            values[k] = next(constants)
-        elif entry.role in ("labels", "weights"):
-            values[k] = getattr(data, entry.role)
-        else:
-            values[k] = by_name[entry.role, entry.name]
-        _check(traced, k, values[k], data.graph)
-        if entry.role == "rows" and entry.space == "edge":
-            values[k] = to_slots(data.graph, values[k])
-    return values
+
+    def array(var: Var, entry: Input) -> Any:
+        if entry.role not in ("rows", "labels", "weights"):
+            return by_name[entry.role, entry.name]
+        value: Any = next(rows, None) if entry.role == "rows" else getattr(data, entry.role)
+        _check(entry, var.aval, value, data.graph)
+        return to_slots(data.graph, value) if entry.role == "rows" and entry.space == "edge" else value
+
+    return data_inputs(traced, array, data.graph.num_vertices, data.graph.num_edges)
 
 
 def step_values(traced: Traced, params: Tree, streams: Tree, state: Tree, *, seed: Any, epoch: Any) -> dict[int, Any]:
-    """The inputs that change from epoch to epoch, by position."""
+    """The inputs that change from epoch to epoch, by position, in order.
+
+    Scalars are NumPy arrays, because each `jnp.uint32` would call JAX.
+    """
     leaves = {"param": iter(jax.tree.leaves(params)), "stream": iter(jax.tree.leaves(streams))}
     leaves["state"] = iter(jax.tree.leaves(state))
-    scalars = {"seed": jnp.uint32(seed), "epoch": jnp.uint32(epoch)}
-    values = {}
+    scalars = {"seed": seed, "epoch": epoch}
+    values: dict[int, Any] = {}
     for k, entry in enumerate(traced.inputs):
         if entry.role == "loss_scale":
-            values[k] = jnp.ones((), traced.step.jaxpr.invars[k].aval.dtype)
+            values[k] = np.ones((), traced.step.jaxpr.invars[k].aval.dtype)
         elif entry.role in leaves:
             values[k] = next(leaves[entry.role])
         elif entry.role in scalars:
-            values[k] = scalars[entry.role]
+            scalar = scalars[entry.role]
+            values[k] = scalar if isinstance(scalar, jax.Array) else np.asarray(scalar, np.uint32)
     return values
 
 
@@ -180,10 +206,7 @@ def _in_users_order(traced: Traced, values: Sequence[Any], graph: CompressedGrap
     return found
 
 
-def _check(traced: Traced, k: int, value: Any, graph: CompressedGraph) -> None:
-    entry, aval = traced.inputs[k], traced.step.jaxpr.invars[k].aval
-    if entry.role not in ("rows", "labels", "weights"):
-        return
+def _check(entry: Input, aval: Any, value: Any, graph: CompressedGraph) -> None:
     if value is None:
         raise ValueError(f"input {entry.name} is missing: the model was traced with it")
     rows = graph.num_vertices if entry.space == "vertex" else graph.num_edges

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, final
 
-from dorylax.jax_internals import ClosedJaxpr, Var
+from dorylax.jax_internals import ClosedJaxpr, Jaxpr, Var, close, variables
+from dorylax.program.jaxpr.simplify import live
 from dorylax.program.jaxpr.symbols import Dimensions, Space
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 from dorylax.program.tracing.spec import DataSpec
@@ -115,6 +116,28 @@ class Traced:
     def trains(self) -> bool:
         """Whether there is a loss, and so gradients."""
         return any(output.role == "loss" for output in self.outputs)
+
+    def described(self, jaxpr: Jaxpr, outputs: Sequence[Any]) -> list[str]:
+        """Describe how values are computed; equal texts mean equal values on the same data.
+
+        Args:
+            jaxpr: A jaxpr with the inputs of `step`.
+            outputs: Values of the jaxpr.
+        """
+        constants = iter(self.constants)
+        names = {}
+        for var, entry in zip(jaxpr.invars, self.inputs, strict=True):
+            # Two models' constants have the same names.
+            names[var] = f"{entry.role} {id(next(constants)) if entry.role == 'constant' else entry.name}"
+        found = []
+        for atom in outputs:
+            equations = live(jaxpr.eqns, [atom])
+            read = {atom, *(var for equation in equations for var in variables(equation.invars))}
+            inputs = [var for var in jaxpr.invars if var in read]
+            consts = [var for var in jaxpr.constvars if var in read]
+            given = ", ".join([*(names[var] for var in inputs), *(f"constant {id(var)}" for var in consts)])
+            found.append(f"{given}: {close([*inputs, *consts], [atom], equations).jaxpr}")
+        return found
 
     def variables(self, *roles: InputRole) -> list[Var]:
         """Return the inputs of the step that have one of these roles."""

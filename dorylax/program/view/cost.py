@@ -6,8 +6,8 @@ The costs are estimates from shapes alone, to compare programs and tasks; nothin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
 
 from dorylax.jax_internals import Var, variables
 from dorylax.ops.primitives.structure import Direction
@@ -15,8 +15,8 @@ from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import GraphArray, Rows
-from dorylax.program.tasks.along_edges import dense_operands, is_push, read_along
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tasks.steps import lower
 from dorylax.program.tasks.task import Task
 
 _ONE_ROW = {SYMBOLS["vertex"]: 1, SYMBOLS["edge"]: 1}
@@ -138,54 +138,17 @@ def cost(
 
 def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, Sequence[int]]) -> tuple[int, int]:
     """Return the bytes that graph servers send each other before training, and in every epoch."""
-    before = every = 0
-    for var, direction, constant in exchanges(program):
-        sent = sum(ghosts[direction]) * value_bytes(var.aval, _ONE_ROW)
-        before, every = (before + sent, every) if constant else (before, every + sent)
-    others = len(ghosts["in"]) - 1
-    for task in program.tasks:
-        if task.kind == "sum":
-            parts = [var for equation in task.equations for var in variables(equation.invars)]
-            sent = intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
-            before, every = (before + sent, every) if task.when == "once" else (before, every + sent)
-    return before, every
-
-
-class Exchange(NamedTuple):
-    """A value whose rows a server sends to all servers with the row's vertex as a ghost, or to the vertex's owner.
-
-    Attributes:
-        var: The value, rows of vertices.
-        direction: Direction of the edges to the ghosts.
-        constant: Whether it is sent once, before training.
-    """
-
-    var: Var
-    direction: Direction
-    constant: bool
-
-
-def exchanges(program: SplitModel) -> Iterator[Exchange]:
-    """Yield all exchanges of a program: rows read through edges, and sums per source for their owners."""
-    inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
-    constants = {var for var, entry in inputs if entry.of_data}
-    for task, interface in zip(program.tasks, program.interfaces, strict=True):
-        if task.when == "once":
-            constants.update(interface.writes)
-    read: set[tuple[Var, Direction]] = set()
-    for task in program.tasks:
-        if task.kind != "graph":
-            continue
-        equation = task.equations[0]
-        side, through = read_along(equation)
-        for var, role in dense_operands(equation):
-            if role == through and (var, side) not in read:
-                read.add((var, side))
-                yield Exchange(var, side, var in constants)
-        if is_push(equation):
-            (summed,) = equation.outvars
-            assert isinstance(summed, Var)
-            yield Exchange(summed, "in", task.when == "once")
+    lowered, others = lower(program), len(ghosts["in"]) - 1
+    sent = {"once": 0, "epoch": 0}
+    for one in lowered.publications:
+        sent["once" if one.constant else "epoch"] += sum(ghosts[one.direction]) * value_bytes(one.var.aval, _ONE_ROW)
+    for step in lowered.steps:
+        if step.kind == "push":
+            sent[step.when] += sum(ghosts["in"]) * value_bytes(step.equations[0].outvars[0].aval, _ONE_ROW)
+        elif step.kind == "sum":
+            parts = [var for equation in step.equations for var in variables(equation.invars)]
+            sent[step.when] += intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
+    return sent["once"], sent["epoch"]
 
 
 def is_gather(task: Task) -> bool:

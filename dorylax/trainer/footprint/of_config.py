@@ -22,7 +22,7 @@ from dorylax.memory.estimate import Estimate, Process, Remedy, gibibytes
 from dorylax.memory.hosts import estimate_hosts
 from dorylax.memory.phases import phases
 from dorylax.memory.sources import shape_of
-from dorylax.pipeline.prepare import prepare_evaluation
+from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.setup import prepared_for
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
@@ -74,7 +74,7 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
     if (pipeline := config.pipeline) is not None:
         optimizer = build_optimizer(config)
         plan = prepared_for(pipeline, parts, data, optimizer, Objective.of(None, data).rows).plan
-        evaluation = prepare_evaluation(parts, plan.program.traced.spec, pipeline.passes).plan
+        evaluation = prepare(parts, plan.program.traced.spec, pipeline.passes, loss=None, workers=False).plan
         parameters = parameter_bytes(parts, optimizer)
         return estimate_hosts(pipeline, (plan, evaluation), parameters, shape, shards, row_normalise=normalises)
     gradient = functools.cache(lambda: _gradient(functions, parts, data, config))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import ServerMetrics
+from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.step.arrays import TrainingArrays
 
@@ -38,19 +38,19 @@ class EpochRunner(ABC):
         """Passes of the program that it runs; None if it runs no program."""
 
     @property
-    @abstractmethod
     def kept(self) -> tuple[Any, ...]:
         """Arrays kept on the device from epoch to epoch, as `Gradient.keep` returns them; empty before `start`."""
+        return ()
 
     @property
-    @abstractmethod
     def reads_features(self) -> bool:
         """Whether epochs read the features of the data set given to `start`."""
+        return True
 
     @property
-    @abstractmethod
     def evaluate(self) -> Evaluate | None:
         """Function that evaluates parameters after `start`; None: one machine evaluates, on the whole data set."""
+        return None
 
     @abstractmethod
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
@@ -66,11 +66,10 @@ class EpochRunner(ABC):
         """Train the next epoch, and update the state's params, opt_state and state."""
 
     @property
-    @abstractmethod
     def servers(self) -> Sequence[ServerMetrics]:
         """Metrics of each server in the last epoch; empty without servers."""
+        return ()
 
-    @abstractmethod
     def drain(self, epochs: int) -> int:
         """Request an end after as few more epochs as possible.
 
@@ -80,19 +79,18 @@ class EpochRunner(ABC):
         Returns:
             Number of finished epochs (at least `epochs`) after which the state can be saved.
         """
+        return epochs
 
-    @abstractmethod
     def carried(self) -> Carried | None:
         """Return the additional state that a checkpoint needs to continue bit for bit; None if there is none."""
+        return None
 
-    @abstractmethod
     def report(self) -> dict[str, Any] | None:
         """Return the summary's report on the epochs, as JSON values; None if there is none."""
+        return None
 
-    @abstractmethod
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027
         """Complete the runner's files in the run directory after the last epoch; safe to call before `start`."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Release threads, buffers and files; safe to call before `start`."""

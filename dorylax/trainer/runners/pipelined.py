@@ -18,10 +18,11 @@ from dorylax.errors import RunError
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
-from dorylax.runs.servers import ServerMetrics
+from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
@@ -102,16 +103,6 @@ class PipelineRunner(EpochRunner):
     def passes(self) -> tuple[str, ...] | None:
         """See `EpochRunner`."""
         return self._pipeline.passes
-
-    @property
-    def kept(self) -> tuple[Any, ...]:
-        """Empty, since servers keep their own arrays."""
-        return ()
-
-    @property
-    def reads_features(self) -> bool:
-        """True, since servers may read features from the data set's files."""
-        return True
 
     @property
     def evaluate(self) -> Evaluate | None:
@@ -217,13 +208,12 @@ class PipelineRunner(EpochRunner):
         if self._run is not None:
             self._run.close()
 
-    def _evaluate(self, params: Tree, state: Tree) -> tuple[np.ndarray, bool]:
+    def _evaluate(self, params: Tree, state: Tree) -> Evaluated:
         from dorylax.pipeline.hosts.run import HostsRun  # late, as the engine
 
         run = self._started()
         assert isinstance(run, HostsRun)
-        found = run.evaluate(to_host(params), to_host(state))
-        return found.sums, found.nan
+        return run.evaluate(to_host(params), to_host(state))
 
     def _started(self) -> PipelineRun:
         if self._run is None:

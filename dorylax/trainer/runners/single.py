@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import ServerMetrics
-from dorylax.trainer.loop_state import Carried, LoopState
-from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.runners.base import EpochRunner, RanEpoch
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
@@ -65,11 +64,6 @@ class SingleRunner(EpochRunner):
         """False if epochs read only values computed once from the features."""
         return self._gradient.reads_features
 
-    @property
-    def evaluate(self) -> Evaluate | None:
-        """None: the trainer evaluates on this machine."""
-        return None
-
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
         """Compile the step, and compute the values that are the same in every epoch."""
         assert arrays is not None
@@ -93,26 +87,3 @@ class SingleRunner(EpochRunner):
         loop.params, loop.opt_state, loop.state = carry
         loss = float(device_loss)  # blocks until the whole step is done
         return RanEpoch(loss, time.perf_counter() - begin)
-
-    @property
-    def servers(self) -> tuple[ServerMetrics, ...]:
-        """Empty."""
-        return ()
-
-    def drain(self, epochs: int) -> int:
-        """See `EpochRunner`. The state can be saved after every epoch."""
-        return epochs
-
-    def carried(self) -> Carried | None:
-        """See `EpochRunner`."""
-        return None
-
-    def report(self) -> dict[str, Any] | None:
-        """See `EpochRunner`."""
-        return None
-
-    def finish(self) -> None:
-        """See `EpochRunner`."""
-
-    def close(self) -> None:
-        """See `EpochRunner`."""

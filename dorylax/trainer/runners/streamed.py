@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import ServerMetrics
-from dorylax.trainer.loop_state import Carried, LoopState
+from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
@@ -36,16 +35,6 @@ class StreamedRunner(EpochRunner):
         return self._run.passes
 
     @property
-    def kept(self) -> tuple[Any, ...]:
-        """Empty: no arrays stay on the device."""
-        return ()
-
-    @property
-    def reads_features(self) -> bool:
-        """True: epochs read them from the data set's files or arrays."""
-        return True
-
-    @property
     def evaluate(self) -> Evaluate | None:
         """Streamed evaluation."""
         return self._run.evaluate
@@ -65,26 +54,6 @@ class StreamedRunner(EpochRunner):
         update, _ = self._functions.update.prepare(carry, loss, found.gradients, found.state)
         loop.params, loop.opt_state, loop.state = update(carry, loss, found.gradients, found.state)
         return RanEpoch(float(loss), time.perf_counter() - begin)
-
-    @property
-    def servers(self) -> tuple[ServerMetrics, ...]:
-        """Empty."""
-        return ()
-
-    def drain(self, epochs: int) -> int:
-        """See `EpochRunner`. The state can be saved after every epoch."""
-        return epochs
-
-    def carried(self) -> Carried | None:
-        """See `EpochRunner`."""
-        return None
-
-    def report(self) -> dict[str, Any] | None:
-        """See `EpochRunner`."""
-        return None
-
-    def finish(self) -> None:
-        """See `EpochRunner`."""
 
     def close(self) -> None:
         """Release files, memory and threads."""

@@ -15,9 +15,8 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dorylax.errors import DorylaxError
 from dorylax.store.checkpoint import Checkpoints
@@ -101,21 +100,26 @@ def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
         OSError: The place cannot be listed.
         RunError: S3 refuses the request.
     """
-    return bool(Checkpoints(Places.of(RunDirectory(path), checkpoints).place).epochs())
+    return bool(Checkpoints(_place(path, checkpoints)).epochs())
 
 
 def lost_newest(path: Path, checkpoints: str | None, epochs: int) -> bool:
-    """Whether the checkpoint at the end of a run is damaged or gone, while its place has any; S3 is not asked.
+    """Whether the checkpoint at the end of a run is damaged or gone, while its place holds other checkpoints; False for S3.
 
     Args:
         path: Run directory.
         checkpoints: The setting `train.checkpoints`.
         epochs: Number of the run's epochs.
     """
-    place = Places.of(RunDirectory(path), checkpoints).place
-    with contextlib.suppress(OSError, DorylaxError):  # it cannot be read now, and its results can
+    place = _place(path, checkpoints)
+    with contextlib.suppress(OSError, DorylaxError):  # unreadable now, unlike the results
         return not place.startswith("s3://") and Checkpoints(place).lacks(epochs)
     return False
+
+
+def _place(path: Path, checkpoints: str | None) -> str:
+    path = path.absolute()
+    return str(path / "checkpoints") if checkpoints is None else _below(checkpoints, path)
 
 
 def _below(checkpoints: str, path: Path) -> str:
@@ -126,16 +130,9 @@ def _below(checkpoints: str, path: Path) -> str:
 
 def _before(directory: RunDirectory) -> tuple[str | None, str | None]:
     """Return the run's former setting and the noted place."""
-    setting: Any = None
-    place: Any = None
-    with contextlib.suppress(RunDirectoryError):  # damaged
-        if directory.config_path.is_file():
-            setting = _mapping(directory.config.get("train")).get("checkpoints")
-    with contextlib.suppress(RunDirectoryError):
-        if directory.environment_path.is_file():
-            place = _mapping(directory.environment.get("checkpoints")).get("place")
+    setting = place = None
+    with contextlib.suppress(RunDirectoryError, LookupError, TypeError):  # missing or damaged
+        setting = directory.config["train"]["checkpoints"]
+    with contextlib.suppress(RunDirectoryError, LookupError, TypeError):
+        place = directory.environment["checkpoints"]["place"]
     return (setting if isinstance(setting, str) else None), (place if isinstance(place, str) else None)
-
-
-def _mapping(found: Any) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}

@@ -6,7 +6,8 @@ keeps (Â·X) if it needs exactly the same, and keeps no others.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, final, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, final
 
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
@@ -17,37 +18,30 @@ from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.step.arrays import TrainingArrays
 
 
-@runtime_checkable
-class Forward(Protocol):
+class Forward(ABC):
     """Computation of an evaluation's outputs; compared and hashed by identity.
 
     Attributes:
         by_rows: Whether it provably treats each row by itself, so that rows may be reordered.
     """
 
-    by_rows: bool
+    by_rows = False
 
-    def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
+    def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG002
         """Return the arrays that it needs, from those that training keeps."""
-        ...
+        return ()
 
+    @abstractmethod
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
         """Return the model's output: a pure function, to be jitted."""
-        ...
 
 
 @final
-class PlainForward:
+class PlainForward(Forward):
     """Forward pass of the plain model."""
-
-    by_rows = False
 
     def __init__(self, structure: ModelStructure) -> None:
         self._structure = structure
-
-    def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG002
-        """See `Forward`. Needs no arrays."""
-        return ()
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:  # noqa: ARG002
         """See `Forward`."""
@@ -55,7 +49,7 @@ class PlainForward:
 
 
 @final
-class ProgramForward:
+class ProgramForward(Forward):
     """Forward pass by the model's program.
 
     Args:

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import optax
 
 from dorylax.errors import InputError
+from dorylax.metrics.evaluation import evaluate
+from dorylax.program.model import optimizer_step
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
 from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
@@ -129,7 +131,11 @@ class StepFunctions:
         return self._predictions[forward]
 
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
-        return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
+        return (
+            optimizer_step.fresh(params),
+            optimizer_step.fresh(self._optimizer.init(params)),
+            optimizer_step.fresh(state),
+        )
 
     def _step(
         self, gradient: Gradient, carry: tuple[Tree, Tree, Tree], inputs: EpochInputs
@@ -148,15 +154,9 @@ class StepFunctions:
     def _updated(
         self, carry: tuple[Tree, Tree, Tree], loss: Any, gradients: Tree, new_state: Tree, value_fn: Any
     ) -> tuple[Tree, Tree, Tree]:
-        params, opt_state, _ = carry
-        # The extra arguments serve optimizers that read the loss (line searches, reduce_on_plateau).
-        updates, new_opt_state = self._optimizer.update(
-            gradients, opt_state, params, value=loss, grad=gradients, value_fn=value_fn
-        )
-        updated: tuple[Tree, Tree, Tree] = _like(
-            (optax.apply_updates(params, updates), new_opt_state, new_state), carry
-        )
-        return updated
+        params, opt_state, state = carry
+        new = optimizer_step.step(self._optimizer, params, opt_state, gradients, loss, value_fn=value_fn)
+        return *new, optimizer_step.like(new_state, state)
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -181,9 +181,7 @@ def _evaluate(
     inputs: tuple[Tree, tuple[Any, ...], TrainingArrays],
 ) -> tuple[Any, Any]:
     output, arrays = forward(params, state, *inputs), inputs[2]
-    floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in floats), jnp.bool_(False))
-    return objective.sums(output, arrays.labels, arrays.masks), nan
+    return evaluate(objective.sums, output, arrays.labels, arrays.masks)
 
 
 def step_functions(
@@ -204,13 +202,3 @@ def step_functions(
 @functools.lru_cache(maxsize=16)
 def _cached(structure: Any, optimizer: optax.GradientTransformation, objective: Objective) -> StepFunctions:
     return StepFunctions(structure, optimizer, objective)
-
-
-def _fresh(tree: Tree) -> Tree:
-    """Copy with definite dtypes, so that outputs share no buffer with inputs, and later steps have the same types."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype, copy=True), tree)
-
-
-def _like(tree: Tree, template: Tree) -> Tree:
-    """Convert to the dtypes of the template, without weak types, so that one executable serves every epoch."""
-    return jax.tree.map(lambda leaf, old: jnp.asarray(leaf, dtype=old.dtype), tree, template)

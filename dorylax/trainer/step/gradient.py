@@ -7,8 +7,9 @@ unchanging values once, and gathers rows where they are narrowest.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, NamedTuple, final
 
 import jax
 
@@ -39,8 +40,7 @@ class Kept(NamedTuple):
     seconds: float = 0.0
 
 
-@runtime_checkable
-class Gradient(Protocol):
+class Gradient(ABC):
     """Computation of loss and gradients; compared and hashed by identity.
 
     Attributes:
@@ -49,12 +49,12 @@ class Gradient(Protocol):
         forward: Forward pass for evaluating a model trained with this gradient.
     """
 
-    passes: tuple[str, ...] | None
-    reads_features: bool
+    passes: tuple[str, ...] | None = None
+    reads_features = True
     forward: Forward
 
-    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
-        """Compile the computation of `keep`.
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
+        """Compile the computation of `keep`, which keeps no values by default.
 
         Args:
             arrays: The data set, or its shapes.
@@ -62,23 +62,23 @@ class Gradient(Protocol):
         Returns:
             The executable, or None if no values are kept; abstract results of `keep`; seconds spent now.
         """
-        ...
+        return None, (), 0.0
 
-    def keep(self, arrays: TrainingArrays) -> Kept:
+    def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
         """Compute the values that are the same in every epoch, on the device."""
-        ...
+        return Kept()
 
+    @abstractmethod
     def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
         """Return the loss before the update, gradients and new state: a pure function, to be jitted."""
-        ...
 
+    @abstractmethod
     def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
         """Return only the loss, which may be differentiated once, for optimizers with a line search."""
-        ...
 
 
 @final
-class PlainGradient:
+class PlainGradient(Gradient):
     """`jax.value_and_grad` of the whole model.
 
     Args:
@@ -86,21 +86,10 @@ class PlainGradient:
         loss: `(output, labels) -> [V]`.
     """
 
-    passes: tuple[str, ...] | None = None
-    reads_features = True
-
     def __init__(self, structure: ModelStructure, loss: RowFunction = cross_entropy) -> None:
         self._structure = structure
         self._loss = loss
-        self.forward: Forward = PlainForward(structure)
-
-    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
-        """See `Gradient`. Keeps no values."""
-        return None, (), 0.0
-
-    def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
-        """See `Gradient`. Keeps no values."""
-        return Kept()
+        self.forward = PlainForward(structure)
 
     def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
         """See `Gradient`."""
@@ -125,7 +114,7 @@ class PlainGradient:
 
 
 @final
-class ProgramGradient:
+class ProgramGradient(Gradient):
     """The step of an optimised program.
 
     Args:
@@ -135,7 +124,7 @@ class ProgramGradient:
     """
 
     def __init__(self, function: ProgramFunction, passes: tuple[str, ...], forward: Forward) -> None:
-        self.passes: tuple[str, ...] | None = passes
+        self.passes = passes
         self.reads_features = function.reads_rows
         self.forward = forward
         self._function = function

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
+from dorylax.processes import has_ended
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
-from dorylax.serverless.backends.process_slots import has_ended
 from dorylax.serverless.function.invocation import Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 

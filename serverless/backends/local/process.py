@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import time
 from collections.abc import Mapping
 from typing import Literal, final
 
-from dorylax.forking import start
+from dorylax.processes import has_ended, signal_name, start
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
-from dorylax.serverless.backends.process_slots import has_ended
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 Reason = Literal["died", "timeout", "refused"]
@@ -39,8 +37,7 @@ class WorkerProcess:
 
     def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
         try:
-            # The process starts in a new session, so Ctrl-C in a terminal never reaches it.
-            self._process = start(_MODULE, environment, preload=_PRELOAD)
+            self._process = start(f"{_MODULE}:main", environment, preload=_PRELOAD)
         except OSError as error:
             raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
         assert self._process.stdin is not None
@@ -82,7 +79,7 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """Send SIGTERM to the worker."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
 
     def kill(self) -> None:
         """Kill the worker."""
@@ -137,17 +134,14 @@ class WorkerProcess:
                 "why",
             )
         how = (
-            "closed its output" if code is None else f"died of {_signal(-code)}" if code < 0 else f"exited with {code}"
+            "closed its output"
+            if code is None
+            else f"died of {signal_name(-code)}"
+            if code < 0
+            else f"exited with {code}"
         )
         return self._failed("died", f"worker process {self.pid} {how} while {doing}")
 
     def _failed(self, reason: Reason, text: str) -> InvokeError:
         self.end()
         return InvokeError(reason, text)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -10,10 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, final
 
 from dorylax.machine import CORES
-from dorylax.ray_cluster.actor import Place, make_actor
+from dorylax.ray_cluster.cluster import Place, cause_of, described, make_actor, nodes_of
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.ray_cluster.errors import cause_of
-from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.environment import computing_environment
 
@@ -47,7 +45,6 @@ class WorkerActor:
             self._actor = make_actor(
                 ray,
                 _WORKER,
-                "worker",
                 environment=environment,
                 num_cpus=config.worker_cpus,
                 scheduling_strategy="SPREAD",

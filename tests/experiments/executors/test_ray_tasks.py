@@ -13,10 +13,8 @@ import pytest
 from support.leftovers import nothing_left
 from support.ray_cluster import CPUS, RayCluster
 
-from dorylax.experiments.execution import carry_out, known_outcomes
-from dorylax.experiments.executors.base import Executor
-from dorylax.experiments.executors.in_process import InProcess
-from dorylax.experiments.executors.processes import Processes
+from dorylax.experiments.execution import Executor, carry_out, known_outcomes
+from dorylax.experiments.executors.local import InProcess, Processes
 from dorylax.experiments.executors.ray_tasks import named_files, ray_tasks
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import directory, error_file

@@ -11,7 +11,7 @@ from support.reports import seconds, servers, sweep
 from dorylax.experiments.analysis import RunHistory
 from dorylax.experiments.report.servers import Loads, server_tables
 from dorylax.runs.result import EpochRecord
-from dorylax.runs.servers import GraphServerMetrics
+from dorylax.store.servers import GraphServerMetrics
 
 RUN = sweep().runs[0]
 SECONDS = seconds(RUN)

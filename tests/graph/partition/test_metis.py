@@ -23,7 +23,7 @@ from dorylax.graph import Graph
 from dorylax.graph.partition import PartitionError
 from dorylax.graph.partition.metis import metis, undirected
 from dorylax.graph.partition.metis_call import partition_here, rand_is_shared
-from dorylax.terminal.terminations import Terminated, terminations
+from dorylax.signals import Terminated, terminations
 
 # Two cliques joined by an edge, one way; vertex 0 has many in-edges.
 _IN = [(i, j) for i in range(4) for j in range(i)] + [(i, j) for i in range(4, 8) for j in range(4, i)]

@@ -142,7 +142,7 @@ class Recording:
     def sends_sums(self, merge: MergeBuffer, ghosts: np.ndarray) -> None:
         server, job = self._here
         parts = server.shard.merge().contributors
-        stamps = self._due.pop((merge, job.visit.interval))
+        stamps = self._due.pop((merge, job.current.interval))
         for ghost, stamp in zip(ghosts.tolist(), stamps.tolist(), strict=True):
             mine = parts.neighbours[parts.offsets[ghost] : parts.offsets[ghost + 1]]
             epochs = np.full(self._num_intervals, NEVER)
@@ -157,7 +157,7 @@ class Recording:
         return self._job
 
     def _note(self, notes: Any, name: str, job: Job, epochs: np.ndarray) -> None:
-        key = (name, job.visit.number, job.visit.epoch)
+        key = (name, job.current.number, job.visit.epoch)
         assert key not in notes, "something is read twice in an epoch"
         notes[key] = epochs
 

@@ -35,11 +35,10 @@ from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.store.arrays import read_part
-from dorylax.store.servers import read
+from dorylax.store.servers import GraphServerMetrics, read
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.step.objective import CLASSES
 

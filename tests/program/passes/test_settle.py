@@ -11,7 +11,7 @@ from support import zoo
 from dorylax import ops
 from dorylax.program import Program, trace
 from dorylax.program.passes.split import hoist, settle
-from dorylax.program.view.cost import exchanges
+from dorylax.program.tasks.steps import lower
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C), "w": (1,)}
 
@@ -37,8 +37,8 @@ def _shapes(program: Program, when: str) -> list[tuple[Any, ...]]:
 
 def test_rows_that_never_change_are_made_and_sent_once() -> None:
     before, after = _traced(), settle(_traced())
-    assert {exchange.constant for exchange in exchanges(before)} == {False}
-    constant = [exchange.var.aval.shape for exchange in exchanges(after) if exchange.constant]
+    assert {one.constant for one in lower(before).publications} == {False}
+    constant = [one.var.aval.shape for one in lower(after).publications if one.constant]
     assert [shape[-1] for shape in constant] == [zoo.F]
     assert _shapes(before, "once") == []
     assert _shapes(after, "once") == constant

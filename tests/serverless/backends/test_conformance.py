@@ -26,8 +26,8 @@ from support.backends import (
 from support.handler_events import SCALE
 from support.leftovers import nothing_left
 
+from dorylax.program.tasks.stage_calls import padded_operands
 from dorylax.serverless.backends.base import Backend
-from dorylax.serverless.rows import padded_operands
 from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
 
@@ -68,7 +68,9 @@ def test_padding_changes_nothing(opened: Opened, number: int) -> None:
 @pytest.mark.parametrize("number", STAGES)
 def test_operands_may_be_padded_already(opened: Opened, number: int) -> None:
     bare = task(number, 5)
-    padded = dataclasses.replace(bare, operands=tuple(padded_operands(bare)))
+    padded = dataclasses.replace(
+        bare, operands=tuple(padded_operands(bare.sources, bare.operands, bare.count, bare.size))
+    )
     (found,) = opened.run(padded)
     check(found, bare)
 

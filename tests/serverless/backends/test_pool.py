@@ -23,9 +23,9 @@ from support.pools import LONG, Pools, exists, invoke
 from support.processes import members
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data.link import Link
-from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 

@@ -17,7 +17,7 @@ from support.pools import LONG, invoke
 from support.processes import alive, until
 from support.ray_cluster import RayCluster
 
-from dorylax.ray_cluster import actor
+from dorylax.ray_cluster import cluster
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.backends.pool import Pool
@@ -136,7 +136,7 @@ def test_where_there_is_no_room_the_call_is_throttled(servers: Any, pools: Pools
 
 
 def test_a_node_that_cannot_work_is_told(servers: Any, pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "__version__", "0.0")
+    monkeypatch.setattr(cluster, "__version__", "0.0")
     error = failure(pools(), servers.event())
     assert error.reason == "refused"
     assert str(error).endswith(", the driver 0.0: install the same")

@@ -16,7 +16,7 @@ from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.loop import Loop
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire.errors import DataError, NotOfferedError, WireError
+from dorylax.serverless.wire.errors import DataError, WireError
 
 ARRAYS = (
     np.arange(5000.0).reshape(50, 100),
@@ -64,12 +64,12 @@ def test_nothing_at_all_travels_too(server, client):
 def test_endpoints_of_one_server_do_not_share_names(server, client):
     one, other = server.open("graph 0"), server.open("parameters")
     server.offer(one, "n", ARRAYS)
-    with pytest.raises(NotOfferedError, match="offers nothing as 'n'"):
+    with pytest.raises(DataError, match="offers nothing as 'n'"):
         client.get(other, "n")
-    with pytest.raises(NotOfferedError):
+    with pytest.raises(DataError):
         client.get(one, "other")
     server.withdraw(one, "n")
-    with pytest.raises(NotOfferedError):
+    with pytest.raises(DataError):
         client.get(one, "n")
 
 
@@ -100,7 +100,7 @@ def test_a_client_keeps_its_connections(server, client, monkeypatch):
     monkeypatch.setattr(Connection, "__init__", lambda self, *a: made.append(a[1]) or connect(self, *a))
     for _ in range(5):
         client.get(address, "n")
-        with pytest.raises(NotOfferedError):
+        with pytest.raises(DataError):
             client.get(address, "missing")
     assert made == [address]
     # One that ended in an error is not used again: who knows what is still on its way.

@@ -18,9 +18,8 @@ from dorylax.program import optimise, trace
 from dorylax.program.artefact.export import export_stages
 from dorylax.program.artefact.stage_file import Stage, load
 from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget, cut
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
-from dorylax.serverless.rows import cut
-from dorylax.serverless.task import OperandSource, ResultTarget
 
 
 @functools.cache

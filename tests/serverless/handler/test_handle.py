@@ -30,10 +30,10 @@ from support.handler_events import (
 )
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.handler import handle as handle_module
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import DataError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer, Event
@@ -166,7 +166,7 @@ def test_what_the_data_plane_lacks_may_be_tried_again() -> None:
         arrays = data.offered.pop(missing)
         sandbox = Sandbox(data)
         found = answer(event(), sandbox)
-        assert found.error.startswith("NotOfferedError: ")
+        assert found.error.startswith("DataError: ")
         assert missing[1] in found.error
         assert found.retry
         assert (found.run, found.key, found.attempt) == ("ab", KEY, 1)

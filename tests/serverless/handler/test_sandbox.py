@@ -12,7 +12,7 @@ from dorylax.errors import InputError
 from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError, NotOfferedError
+from dorylax.serverless.wire.errors import DataError
 
 SHA256 = sha256_of(small_stage())
 
@@ -114,7 +114,7 @@ def test_weights_are_of_one_server() -> None:
 def test_weights_that_are_not_there_are_asked_for_again() -> None:
     data = MemoryData()
     sandbox = Sandbox(data)
-    with pytest.raises(NotOfferedError):
+    with pytest.raises(DataError):
         sandbox.weights(PARAMETERS, 8)
     data.offered[PARAMETERS, names.weights(8)] = (W,)
     assert sandbox.weights(PARAMETERS, 8).nbytes == W.nbytes

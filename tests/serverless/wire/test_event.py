@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.program.artefact.stage_file import StageReference
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
+from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import event as wire
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event

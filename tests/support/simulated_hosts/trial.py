@@ -19,8 +19,8 @@ from dorylax.clock import VirtualClock
 from dorylax.clock.scope import ClockScope
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
+from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec, spread

@@ -10,9 +10,8 @@ from support.pipelines import make_model, messy_data, one_compilation, optimizer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.result import EpochRecord, TrainResult
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics
 from dorylax.serverless.config import TensorConfig
-from dorylax.store.servers import read
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, read
 from dorylax.trainer import Trainer
 
 DATA = messy_data(40, 160)

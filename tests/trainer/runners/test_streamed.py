@@ -21,7 +21,6 @@ from flax import nnx
 import dorylax
 from dorylax.errors import InputError, RunError
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.mapped import ChangedFileError
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.runs.result import TrainResult
 from dorylax.settings.errors import ConfigError
@@ -156,7 +155,7 @@ def test_indices_that_change_on_disk_end_the_run(archive: Path, tmp_path: Path) 
     observer = SimpleNamespace(started=lambda *_: None, epoch=write, finished=lambda _: None)
     options = {"memory": "stream", "memory_limit": tight_limit(data, tmp_path), "scratch": tmp_path}
     run = trainer(data, **options, run_directory=tmp_path / "run", checkpoint_every=1, observers=[observer])
-    with pytest.raises(ChangedFileError, match=f"^{file} has changed since it was loaded"):
+    with pytest.raises(RunError, match=f"^{file} has changed since it was loaded"):
         run.fit()
     assert run._machine.streamed is not None
     assert Checkpoints(tmp_path / "run" / "checkpoints").epochs() == [1]

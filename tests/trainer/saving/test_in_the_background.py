@@ -16,7 +16,7 @@ from support import processes
 from dorylax.errors import RunError, RunWarning
 from dorylax.store.checkpoint import MANIFEST, Checkpoints
 from dorylax.store.folder_lock import LOCK
-from dorylax.store.local import LocalStorage
+from dorylax.store.places import LocalStorage
 from dorylax.trainer import Trainer
 
 pytestmark = pytest.mark.timeout(120)

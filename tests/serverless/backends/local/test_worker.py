@@ -22,15 +22,15 @@ _ROOT = Path(__file__).parents[4]
 
 _NOISY = """
 import os, sys
-from dorylax.serverless.backends.local.worker import private_streams
-streams = private_streams()
+from dorylax.processes import private_streams
+requests, answers = private_streams()
 print("printed")
 os.write(1, b"written\\n")
 os.system("echo by a child")
 sys.stdout.flush()
 assert sys.stdin.read() == ""
-streams.answers.write(streams.requests.readline().upper())
-streams.answers.flush()
+answers.write(requests.readline().upper())
+answers.flush()
 """
 
 
@@ -58,7 +58,7 @@ def test_the_end_of_input_is_seen_while_nobody_takes_lines() -> None:
 def worker_process():
     settings = SandboxSettings(RunKeys.make(), jax={"jax_enable_x64": False})
     process = subprocess.Popen(
-        [sys.executable, "-m", "dorylax.serverless.backends.local.worker"],
+        [sys.executable, "-c", "from dorylax.serverless.backends.local.worker import main; main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=worker_environment(os.environ, 1),

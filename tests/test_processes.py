@@ -1,4 +1,4 @@
-"""Forked processes: their attributes, their ends, and the end of the warm process."""
+"""Forked processes and workers: their attributes, their ends, and the end of the warm process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 from support.leftovers import children
+from support.other_ends import echo, sleep
 from support.processes import LONG, alive, until
 
-from dorylax import forking
+from dorylax import processes
 from dorylax.pipeline.hosts import processes as hosts
 from dorylax.serverless.backends.local import process as workers
 
@@ -29,10 +30,10 @@ _MODULE = "support.forked"
 
 @pytest.fixture(autouse=True)
 def own_warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(forking, "_WARM", [])
-    monkeypatch.setattr(forking, "_UNFIT", set())
+    monkeypatch.setattr(processes, "_WARM", [])
+    monkeypatch.setattr(processes, "_UNFIT", set())
     yield
-    forking._end_all()
+    processes._end_all()
 
 
 def environment(**changed: str) -> dict[str, str]:
@@ -42,7 +43,7 @@ def environment(**changed: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(preload: tuple[str, ...] = (_MODULE,), env: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
-    child = forking.start(_MODULE, environment() if env is None else env, preload=preload, **options)
+    child = processes.start(f"{_MODULE}:main", environment() if env is None else env, preload=preload, **options)
     try:
         yield child
     finally:
@@ -60,7 +61,7 @@ def state(**options: Any) -> dict[str, Any]:
 
 
 def warm() -> list[int]:
-    return [one.process.pid for one in forking._WARM]
+    return [one.process.pid for one in processes._WARM]
 
 
 def test_a_fork_is_as_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def test_forks_draw_other_numbers() -> None:
     ],
 )
 def test_its_exit_status_is_known(asked: str, code: int) -> None:
-    with running(stderr=True) as child:
+    with running(stderr=subprocess.PIPE) as child:
         assert child.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.01)
@@ -162,7 +163,7 @@ def test_a_warm_process_with_threads_is_not_forked(tmp_path: Path) -> None:
             child.stdin.write(b"tell\n")
             child.stdout.readline()
     assert (tmp_path / "starts").read_text() == "xxx"  # of a warm process and two new ones
-    forking._end_all()
+    processes._end_all()
     with running(env=environment(LONG="x" * 120_000)) as child:  # no message
         assert isinstance(child, subprocess.Popen)
         assert warm() == []
@@ -170,13 +171,13 @@ def test_a_warm_process_with_threads_is_not_forked(tmp_path: Path) -> None:
 
 _OWNER = f"""
 import os, sys
-from dorylax import forking
-child = forking.start("{_MODULE}", os.environ, preload=())
+from dorylax import processes
+child = processes.start("{_MODULE}:main", os.environ, preload=())
 if sys.argv[1] == "forks" and not os.fork():
     sys.exit()
 child.stdin.write(b"tell\\n")
 child.stdout.readline()
-print(child.pid, forking._WARM[0].process.pid, flush=True)
+print(child.pid, processes._WARM[0].process.pid, flush=True)
 sys.stdin.readline()
 print(child.poll(), flush=True)
 if sys.argv[1] == "raises":
@@ -209,3 +210,35 @@ def test_nothing_outlives_its_owner(end: str) -> None:
     for descriptor in ends:
         assert select.select([descriptor], [], [], LONG)[0]
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-signal.SIGKILL, "was killed by SIGKILL, as the system does where memory is short: try fewer --jobs"),
+        (-signal.SIGSEGV, "was killed by SIGSEGV"),
+        (-60, "was killed by signal 60"),
+        (1, "ended with exit code 1"),
+    ],
+)
+def test_what_killed_a_worker_is_said(code: int, words: str) -> None:
+    assert processes._death(code) == words
+
+
+@pytest.mark.parametrize("fork", ["0", "1"])
+def test_a_worker_answers_and_ends_with_its_connection(fork: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DORYLAX_FORK", fork)
+    before = children()
+    worker = processes.Worker(echo, 40)
+    worker.send(2)
+    assert worker.receive() == (worker.process.pid, 42)
+    assert children() - before == {worker.process.pid}
+    worker.connection.close()
+    assert worker.process.wait(LONG) == 0
+
+
+def test_a_busy_worker_ends_soon_after_its_owner_has_lost_it() -> None:
+    worker = processes.Worker(sleep)
+    assert worker.receive() == "asleep"
+    worker.connection.close()
+    assert worker.process.wait(LONG) == 0

@@ -1,27 +1,52 @@
-"""A visit: one interval in one epoch, with its private values."""
+"""`IntervalPass`: one interval in one epoch, with its private values."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, final
 
 from dorylax.jax_internals import Var
-from dorylax.pipeline.pending import Pending
+
+
+@final
+class Pending:
+    """Counts operations in progress. At most one coroutine may wait at a time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._nothing: asyncio.Future[None] | None = None
+
+    def begin(self) -> None:
+        """Record the start of an operation."""
+        self._count += 1
+
+    def end(self) -> None:
+        """Record the end of an operation."""
+        self._count -= 1
+        if not self._count and self._nothing is not None and not self._nothing.done():
+            self._nothing.set_result(None)
+
+    async def nothing(self) -> None:
+        """Wait until no operation is in progress."""
+        while self._count:
+            self._nothing = asyncio.get_running_loop().create_future()
+            await self._nothing
 
 
 @final
 @dataclasses.dataclass(eq=False)
-class Visit:
+class IntervalPass:
     """One interval in one epoch.
 
     Attributes:
         interval: Number of the interval on its server.
         number: Number of the interval in the whole graph.
-        epoch: Epoch of the visit; -1 before training.
+        epoch: Epoch of the pass; -1 before training.
         version: Version of the pulled weights; -1 before training.
         ahead: Number of versions by which the weights are predicted beyond `version`.
-        exact: Whether the visit must read rows of the current epoch (`Pulled.exact`).
+        exact: Whether the pass must read rows of the current epoch (`Pulled.exact`).
         weights: Leaves of the weights.
         free: Values without rows: parameters of one version, keys, constants.
         constants: Rows of the interval that are the same in every epoch.
@@ -44,7 +69,7 @@ class Visit:
     exact: bool = False
 
     def place(self, server: int, what: str) -> str:
-        """Return a description of the visit and of the activity `what`, for errors and logs."""
+        """Return a description of the pass and of the activity `what`, for errors and logs."""
         when = f"epoch {self.epoch}" if self.epoch >= 0 else "before training"
         return f"graph server {server}, interval {self.number}, {when}, {what}"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.ray_cluster import RayCluster
 
+from dorylax.ray_cluster.cluster import cause_of
 from dorylax.ray_cluster.connection import connected
-from dorylax.ray_cluster.errors import cause_of
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,16 +1,19 @@
-"""Turns a command's options into configuration keys: those of a file, overridden by those of the command line."""
+"""Options of several commands: the keys of a configuration, the trust in its code, and the memory budget of streams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
 from dorylax.config.check import Checked, check_value, unknown_key
 from dorylax.config.files import Overrides, overrides_from_file
 from dorylax.config.schema import KEYS, is_key
+from dorylax.machine import memory_limit
+from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
@@ -18,7 +21,7 @@ from dorylax.terminal.files import INPUT, will_read
 from dorylax.terminal.options import no_verify_option
 from dorylax.user_code.references import is_reference, place_of
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_SHARE = 0.8  # share of the memory of the machine or its control group; the rest is for other processes
 
 data_option = click.option(
     "--data", metavar="NAME_OR_FOLDER", help="Data set (`dorylax datasets`), or the path of its folder."
@@ -35,11 +38,24 @@ _CONFIGURED = (
 )
 
 
-def configured(command: Command) -> Command:
-    """Add the common configuration options to a command: `--set`, `--config`, `--trust`, `--no-verify`."""
-    for option in reversed(_CONFIGURED):
-        command = option(command)
-    return command
+def configured(**keys: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options `--set`, `--config`, `--trust` and `--no-verify`, and call it with their `Overrides`.
+
+    Args:
+        keys: Parameter name → dotted key of further options of the command whose texts are values of keys.
+    """
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(*, settings: tuple[str, ...], file: Path | None, trust: bool, no_verify: bool, **options: Any) -> None:
+            named = {key: options.pop(name) for name, key in keys.items()}
+            command(collect(file, named, settings, trust=trust, no_verify=no_verify), **options)
+
+        for option in reversed(_CONFIGURED):
+            call = option(call)
+        return call
+
+    return add
 
 
 def parse_value(key: str, text: str) -> Any:
@@ -75,13 +91,13 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 def collect(
     file: Path | None,
-    named: dict[str, str | None],
+    named: Mapping[str, str | None],
     settings: Sequence[str],
     *,
     trust: bool = False,
     no_verify: bool = False,
 ) -> Overrides:
-    """Collect all values that the user gave, by dotted keys.
+    """Collect the user's values, those of a file overridden by those of the command line.
 
     Args:
         file: File of `--config`.
@@ -106,3 +122,28 @@ def collect(
     values = Checked(given | flags)
     will_read(*values.values(), *map(place_of, filter(is_reference, values.values())))
     return Overrides(values, code)
+
+
+class Memory(NamedTuple):
+    """A budget in bytes, and whether the user set it."""
+
+    bytes: int
+    given: bool
+
+
+def _budget(_context: click.Context, _option: click.Parameter, text: str | None) -> Memory:
+    if text is None:
+        limit = memory_limit()
+        return Memory(2**32 if limit is None else int(_SHARE * limit.bytes), given=False)
+    try:
+        return Memory(parse_bytes(text), given=True)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+memory_option = click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_budget,
+    help="Memory that the process may use, as 4GiB [default: 80 % of the machine's or its control group's].",
+)

@@ -1,8 +1,4 @@
-"""Runs side by side on this machine, each in a worker process that serves many runs.
-
-If a process dies, its run has failed, and the next run gets a new process. This process handles Ctrl-C, SIGTERM and SIGHUP:
-it terminates the workers, whose runs save a checkpoint as a single run does.
-"""
+"""Executors on this machine: runs one after the other in this process, or side by side in worker processes."""
 
 from __future__ import annotations
 
@@ -14,18 +10,45 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
 
-from dorylax import spawning
 from dorylax.errors import RunError
-from dorylax.experiments.executors.base import RunObserver, Watcher
+from dorylax.experiments.execution import RunObserver, Watcher
 from dorylax.experiments.runner import DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run, RunOutcome
+from dorylax.processes import Worker
 
 _GRACE_SECONDS = 60.0  # for a terminated run to finish its epoch and write a checkpoint
 
 
 @final
+class InProcess:
+    """See `Executor`; `cache` may hold data that is loaded already."""
+
+    def __init__(self, cache: DataCache | None = None) -> None:
+        self._cache = DataCache() if cache is None else cache
+
+    def execute(
+        self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
+    ) -> Generator[RunOutcome, None, None]:
+        """See `Executor`."""
+        for index, run in enumerate(runs):
+            watcher.begins(run)
+
+            def say(name: str, *arguments: Any, run: Run = run) -> None:
+                getattr(watcher, name)(run, *arguments)
+
+            outcome = run_one(run, folder, RunObserver(say), self._cache, options)
+            yield outcome
+            if outcome.status == "open":
+                return
+            self._cache.keep_only([later.config.data for later in runs[index + 1 :]])
+
+
+@final
 class Processes:
-    """See `Executor`; the sweep has a folder.
+    """See `Executor`. Each worker process serves many runs; the sweep has a folder.
+
+    If a process dies, its run has failed, and the next run gets a new process. This process handles Ctrl-C, SIGTERM and
+    SIGHUP: it terminates the workers, whose runs save a checkpoint as a single run does.
 
     Args:
         jobs: Runs at a time, ≥ 1.
@@ -33,8 +56,8 @@ class Processes:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._workers: list[spawning.Worker] = []
-        self._busy: dict[Connection[Any, Any], tuple[spawning.Worker, Run]] = {}
+        self._workers: list[Worker] = []
+        self._busy: dict[Connection[Any, Any], tuple[Worker, Run]] = {}
 
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
@@ -55,15 +78,14 @@ class Processes:
         finally:
             self._end()
 
-    def _idle(self, folder: Path, options: RunOptions) -> spawning.Worker:
+    def _idle(self, folder: Path, options: RunOptions) -> Worker:
         """A worker without a run; a new one if there is none alive."""
         for worker in [one for one in self._workers if one.connection not in self._busy]:
-            if worker.process.is_alive():
+            if worker.process.poll() is None:
                 return worker
             self._workers.remove(worker)
             worker.kill()
-        with spawning.spawning():
-            self._workers.append(spawning.Worker(_serve, folder, options))
+        self._workers.append(Worker(_serve, folder, options))
         return self._workers[-1]
 
     def _hear(self, connection: Any, folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
@@ -86,7 +108,7 @@ class Processes:
             getattr(watcher, name)(run, *arguments)
 
     def _end(self) -> None:
-        """Let the workers end, all at once; a second signal kills them."""
+        """End all workers at the same time; a second signal kills them."""
         for worker in self._workers:
             worker.send(None)
             if worker.connection in self._busy:
@@ -99,9 +121,7 @@ class Processes:
                 thread.join()
         except BaseException:
             for worker in self._workers:
-                worker.process.kill()
-            for worker in self._workers:
-                worker.process.join()
+                worker.kill()
             raise
 
 
