@@ -32,7 +32,7 @@ from dorylax.pipeline.stages import StageSizes, stage_cost
 from dorylax.pipeline.transport.window import WINDOW_BYTES
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space, value_bytes
 from dorylax.program.rows.types import Rows
-from dorylax.program.tasks.steps import Step
+from dorylax.program.tasks.steps import Publication, Step
 
 _OF_VERTICES = ("features", "labels", "vertex inputs", "masks")  # arrays with a row per vertex
 # Memory of a host that has traced a small model and holds no data: private pages, and file pages, which the processes of a

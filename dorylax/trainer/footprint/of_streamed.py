@@ -90,7 +90,8 @@ def estimate_streamed(
     labelled = None if not shape.symmetric or train == V else E if train is None else round(E * train / V)
 
     def base_of(pair: Programs) -> int:
-        return found.process.libraries + held(shape, ordered=False) + (4 * E if reads_edge_order(*pair) else 0)
+        reads_order = any(one.reads_edges("ids", "places", "rows") for one in pair)
+        return found.process.libraries + held(shape, ordered=False) + (4 * E if reads_order else 0)
 
     def plan(hoists: bool, keeps_apart: bool) -> Plan:
         pair = programs(parts, spec, objective, hoists=hoists)
