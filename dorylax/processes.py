@@ -334,7 +334,7 @@ def _warmed(key: Any, environment: Mapping[str, str], preload: Sequence[str]) ->
     command, env = _python(f"from {__name__} import main; main()", str(os.getpid()), *preload), dict(environment)
     with theirs, contextlib.ExitStack() as undo:
         undo.enter_context(requests)
-        process = Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, env=env, start_new_session=True)
+        process = Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env, start_new_session=True)
         undo.pop_all()
     _WARM.append(_Warm(key, requests, process))
     return _WARM[-1]

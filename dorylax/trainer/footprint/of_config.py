@@ -18,7 +18,7 @@ from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import resident_bytes
-from dorylax.memory.estimate import Estimate, Process, Remedy, gibibytes
+from dorylax.memory.estimate import Compiled, Estimate, Process, Remedy, gibibytes
 from dorylax.memory.hosts import estimate_hosts
 from dorylax.memory.phases import phases
 from dorylax.memory.sources import shape_of
@@ -79,6 +79,7 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
         return estimate_hosts(pipeline, (plan, evaluation), parameters, shape, shards, row_normalise=normalises)
     gradient = functools.cache(lambda: _gradient(functions, parts, data, config))
     community = effective_order(config.single.order, data, lambda: gradient().forward.by_rows) == "community"
+    compiled: Compiled | None
     if like is not None and like.compiled is not None:
         process, compiled, seconds = like.process, like.compiled, 0.0
     else:
