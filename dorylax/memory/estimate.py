@@ -155,7 +155,5 @@ def gibibytes(size: int) -> str:
 
 def machine_gibibytes(need: int) -> int:
     """Return the smallest usual memory of a machine, in GiB, of which `need` bytes leave a tenth to the system."""
-    usual: list[int] = sorted(
-        size for power in range(2, 64) for size in (2**power, 3 * 2 ** (power - 1))
-    )  # 4, 6, 8, …
+    usual: list[int] = sorted(size for power in range(2, 64) for size in (2**power, 3 * 2 ** (power - 1)))  # 4, 6, 8, …
     return next(size for size in usual if size * _GIB * 0.9 >= need)
