@@ -53,9 +53,9 @@ class Unshrunk:
 
 
 def run(tests: Sequence[str], folder: Path, seconds: float, options: Sequence[str] = ("-x",)) -> int | None:
-    """Runs tests of the copy in a process of their own; pytest's exit status, or None after so many seconds.
+    """Run tests of the copy in a separate process. Return pytest's exit status, or None after so many seconds.
 
-    The process is forked from this one, which has imported what takes long, and nothing of the package. All of them share
+    The process is forked from this one, which has imported the slow libraries, but not the package. All of them share
     compiled functions; a changed function is another entry of the cache. By default the first failure ends the run.
     """
     for name in (LOG, OUTCOMES):
@@ -73,7 +73,9 @@ def run(tests: Sequence[str], folder: Path, seconds: float, options: Sequence[st
     while not (ended := os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and time.monotonic() < end:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what the tests have started, too; nobody else can have its number yet
+        os.killpg(
+            child, signal.SIGKILL
+        )  # and the processes that the tests have started; its number is not in use again yet
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) if ended else None
 
@@ -111,7 +113,7 @@ def main() -> int:
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copies the checkout's files, without those that git ignores, and imports what every run of tests takes long to."""
+    """Copy the checkout's files, without those that git ignores, and import the slow libraries of every test run."""
     import flax.nnx  # noqa: F401  (see `run`)
     import optax  # noqa: F401
 
@@ -127,7 +129,7 @@ _stamps = itertools.count(int(time.time()))
 
 @contextlib.contextmanager
 def changed(path: Path, content: bytes) -> Iterator[None]:
-    """Replaces a file's content for a while; its time tells Python that the compiled file is out of date."""
+    """Replace a file's content in a context. Its new time makes Python compile it again."""
     source = path.read_bytes()
     try:
         path.write_bytes(content)
@@ -139,7 +141,7 @@ def changed(path: Path, content: bytes) -> Iterator[None]:
 
 
 def planted(fault: Fault, folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Plants a fault in the copy for a while."""
+    """Plant a fault in the copy in a context."""
     path = folder / fault.file
     if not path.is_file():
         raise PlantedFaultError(f"{fault.name}: there is no file {fault.file}: plant it anew")

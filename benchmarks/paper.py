@@ -1,11 +1,11 @@
-"""The cells of tables 3 and 4 of the Dorylus paper, simulated, and what each parameter of the time model does to them.
+"""The cells of tables 3 and 4 of the Dorylus paper, simulated, and the effect of each parameter of the time model.
 
     python benchmarks/paper.py                              # time and value on functions, relative to servers alone
     python benchmarks/paper.py --vary --rows gcn-amazon     # also with each parameter a quarter less and more
 
 A row takes a minute, Friendster's five; with --vary, up to twice that for each parameter. Printed with each row: the seconds
 that its simulations took here, and the peak of memory so far. All else is deterministic.
-Intervals that may run ahead begin all at once, and use the network all at once until they have spread, in some eight epochs:
+Intervals that may run ahead begin together, and use the network together until they have spread after about eight epochs:
 --epochs 12 has that, too.
 """
 

@@ -6,8 +6,8 @@
 
 Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
 simulated, in one process. A seed decides how a run trains, and its faults: messages that are lost, doubled, late and
-overtake each other; hosts that are killed, with or without anybody being told, that stop and come back, zombies that do not
-know that they were replaced; links that are cut, any number at once, and restored one by one; full disks; a new driver. The
+overtake each other; hosts that are killed, with or without notice, that stop and come back, zombies that
+continue after they were replaced; links that are cut, several together, restored one by one; full disks; a new driver. The
 invariants are those of `tests/support/simulated_hosts/invariants.py`, and synchronous training must end with the bits of a
 run in which nothing went wrong. Every seed is run twice, and all its events must be the same.
 """

@@ -1,6 +1,6 @@
 """Time to an accuracy on this machine's cores: dorylax compared with sampled and whole-graph training of other libraries.
 
-The question: given these cores and nothing else, how many seconds, seconds of cores, and dollars of such a machine does it
+The question: given these cores alone, how many seconds, seconds of cores, and dollars of such a machine does it
 take to the same validation accuracy, on the same graph and split? It is not the paper's. There Dorylus is 3.8 × as fast as
 AliGraph on amazon, on a cluster of CPU servers, and 10.7 × as cheap as DGL's sampling on reddit-small, at the price of a
 server with a GPU. Neither can be repeated on one machine of CPUs, and AliGraph cannot be installed: its row is the time
@@ -8,7 +8,7 @@ model's (`dorylax simulate --scenario paper/sampled`).
 
 Sides: `dorylax` (a `Trainer` on one machine), `dgl` and `pyg` (DGL and PyTorch Geometric, the whole graph), `dgl-sampling`
 (DGL's neighbour sampling in mini-batches). All have two layers, 128 wide, Adam, and the same float32 features. Each run is a
-process of its own, one after the other. Training alone counts, evaluations do not: those of the whole graph after every
+separate process, one after the other. Training alone counts, evaluations do not: those of the whole graph after every
 step, with samples four times an epoch. Set-up (conversion, order, compiler, the first use of a library's caches) is shown
 apart and in a sum; imports count nowhere. An accuracy is reached when the mean of three evaluations is.
 
@@ -24,10 +24,10 @@ features and classes of the paper's reddit-small and amazon, and a share of thei
 the one can be known, and two thirds of the other's, as in the paper. In both a few neighbours tell as much as all, which
 makes sampling easier than where people have made the graph.
 
-DGL's last wheel wants an older torch, so it is installed without what it asks for:
+DGL's last wheel requires an older torch, so install it without its dependencies:
 
     pip install ".[bench]" && pip install --no-deps dgl==2.1.0
-    python benchmarks/time_to_accuracy.py --out runs/peers                   # two hours; what is there is not run again
+    python benchmarks/time_to_accuracy.py --out runs/peers                   # two hours; finished runs are kept
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ PRICE = 0.085
 
 
 def make_task(name: str, scale: float | None, folder: Path) -> str | None:
-    """Writes the files of a graph, and says what it is; None where it cannot be had, which is printed."""
+    """Write the files of a graph and return its description. Print a line and return None if it is not available."""
     from dorylax.graph import datasets
     from dorylax.graph.datasets.communities import SIZES
     from dorylax.graph.splits import stratified_split
@@ -99,7 +99,7 @@ def make_task(name: str, scale: float | None, folder: Path) -> str | None:
             data = data.with_split(stratified_split(data.labels, 0))
     rows = data.graph.incoming
     targets = np.repeat(np.arange(data.graph.num_vertices), np.diff(rows.offsets))
-    kept = rows.neighbours != targets  # models that want loops add them
+    kept = rows.neighbours != targets  # models with loops add them
     offsets = np.concatenate([[0], np.cumsum(np.bincount(targets[kept], minlength=data.graph.num_vertices))])
     features = np.asarray(data.features, np.float32)
     if name not in GENERATED:  # bags of words
@@ -155,7 +155,7 @@ def _installed(side: str) -> bool:
 
 
 def measured(graph: str, sides: Sequence[str], kept: Path, options: Any) -> dict[str, Any] | None:
-    """Makes the missing runs of a graph and prints its table; None where the graph cannot be had."""
+    """Make the missing runs of a graph and print its table. Return None if the graph is not available."""
     make_folder(kept)
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
         folder = Path(name)
@@ -167,7 +167,7 @@ def measured(graph: str, sides: Sequence[str], kept: Path, options: Any) -> dict
             work = {"side": side, "settings": dict(settings), "seed": seed, "limit": options.limit, "task": words}
             path = kept / f"{side}-{name}.json"
             record = json.loads(path.read_text("utf-8")) if path.exists() else {}
-            if record.get("work") != work:  # settings may have been chosen anew
+            if record.get("work") != work:  # made with other settings
                 record = _make(work, folder) | {"work": work}
                 write_record(path, record)
             return Run(settings, record["set_up"], record["points"])
@@ -212,7 +212,7 @@ def _make(work: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def figures(
     target: float, trials: Mapping[str, Sequence[Run]], shown: Mapping[str, Sequence[Run]], price: float
 ) -> dict[str, Any]:
-    """What a table shows, by side."""
+    """Return the figures of a table, by side."""
     took = {side: [reached(run, target) for run in runs] for side, runs in shown.items()}
     sides = {}
     for side, runs in shown.items():

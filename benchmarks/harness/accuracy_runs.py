@@ -1,4 +1,4 @@
-"""Runs to an accuracy: which settings are tried, which accuracy is the target, and what it took to get there."""
+"""Runs to an accuracy: settings to try, the target accuracy, and the time to reach it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     """A run.
 
     Attributes:
-        settings: It was made with.
+        settings: Settings of the run.
         set_up: Seconds, and seconds of cores, before its first step.
         curve: Of each evaluation: steps, seconds, seconds of cores, accuracies of validation and test.
     """
@@ -69,7 +69,7 @@ class Reached(NamedTuple):
         seconds: Of training.
         with_set_up: Seconds from the beginning.
         core_seconds: Of all cores, set-up included.
-        censored: It was never reached.
+        censored: Whether the run never reached the target.
     """
 
     steps: float

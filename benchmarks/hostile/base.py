@@ -1,4 +1,4 @@
-"""What a family of faults is, and how its trials are counted.
+"""A family of faults, and the count of its trials.
 
 A family is a module of this folder with a function `lines(folder, *, tiny)`, which tries its faults and yields a `Line` for
 each kind, as soon as it is known. `folder` is empty and the family's own; with `tiny` the whole family takes seconds.
@@ -22,7 +22,7 @@ class Line(NamedTuple):
     Attributes:
         fault: Fault and victim.
         tried: Number of trials.
-        survived: Of these, the program went on undisturbed, or refused or ended in one line and resumed to the same bits.
+        survived: Trials that continued undisturbed, or refused or ended in one line and resumed to the same bits.
         lost: Something acknowledged was lost, or something wrong was taken for true.
         crashed: It hung, ended in a traceback or an abort, or left processes or files behind.
     """

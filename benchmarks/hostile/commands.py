@@ -40,12 +40,12 @@ class Command:
     Attributes:
         name: For tables.
         words: Its program and arguments, in a folder.
-        result: What it has made in the folder, as plain values without times.
-        resume: Words to add so that it goes on where something is there already.
+        result: Its results in the folder, as plain values without times.
+        resume: Words that make it continue with files of an earlier run.
         before: A command that has run in the folder before, undisturbed.
         prepare: Puts its input into a folder next to the one that is watched.
         tries: Number of its operations that fail; each of them once if it has fewer.
-        resumes: Whether it goes on with the files in its folder, and clears half-written ones.
+        resumes: Whether it continues with the files in its folder and clears half-written ones.
         cached: Whether its result is only kept to save time, and may be lost.
     """
 
@@ -165,7 +165,7 @@ def not_restored(path: Path) -> str:
 
 
 def hidden(folder: Path) -> list[str]:
-    """Half-written files and folders, which should not be left; a lock's rest keeps nobody out."""
+    """Half-written files and folders, which should not be left. Abandoned lock files do not count: they block no process."""
     found = [path for path in folder.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
     return sorted(str(path.relative_to(folder)) for path in found)
 
@@ -179,10 +179,10 @@ _WORD = re.compile(r"[^\s:'\"(),]+")
 
 
 def complaint(ended: Ended, folder: Path, known: Collection[str]) -> str:
-    """What is wrong with the end of a command whose disk failed; empty if nothing is.
+    """Return the fault in the end of a command whose disk failed; empty if there is none.
 
     It ends with 0 and warnings at most, or with 1 and one line with the reason, after a line for each run of a sweep. A
-    reason names a file that the user knows; a sweep of which runs have failed says where the traceback is.
+    reason names a file of the user; a sweep of which runs have failed says where the traceback is.
 
     Args:
         ended: The end.
@@ -245,7 +245,7 @@ def fetch(words: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def server(body: bytes = _BODY, chunks: int = 1, pause: Callable[[], object] = lambda: None) -> Iterator[str]:
-    """Serves a file in chunks, whatever part of it is asked for, with pauses between; its address."""
+    """Serve a file, or any part of it, in chunks with pauses between them. Yield its address."""
 
     class Files(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

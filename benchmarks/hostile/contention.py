@@ -29,7 +29,7 @@ _LONG_SWEEP = SWEEP.replace("train.epochs: 2", "train.epochs: 15").replace("seed
 _STUDY = (STUDY, "--sweep", "../two.yaml", "--out", "sweep", "--jobs", "2", "--tensorboard")
 
 
-# Roles: functions that several processes run at once; each returns a text, which must be as wanted.
+# Roles: functions that several processes run concurrently. Each returns a text to compare with the expected one.
 
 
 def ready() -> None:
@@ -148,7 +148,7 @@ class _Contention:
         return ("survived", "") if set(said) == {wanted} else ("lost", str(said))
 
     def download(self, _: int) -> tuple[Outcome, str]:
-        """Processes want a file that comes slowly."""
+        """Several processes download the same slow file."""
         with server(_BODY, _CHUNKS, lambda: time.sleep(0.02)) as url:
             return self._roles(fetch, url, _BODY_SHA256, DORYLAX_CACHE=str(self._free()))
 
@@ -252,7 +252,7 @@ class _Contention:
         return self._judged("run", folder, second.command((*_TRAIN, "--resume"), folder))
 
     def sweep_killed(self, _: int) -> tuple[Outcome, str]:
-        """Its jobs end with it, so that another one goes on with their runs."""
+        """The jobs of a killed sweep end with it, so that another sweep continues their runs."""
         folder, (first, second, *_) = self._free(), self._workers
         first.start_command(_STUDY, folder)
         if not until(lambda: any((folder / "sweep").glob("runs/*/metrics.jsonl"))):

@@ -2,12 +2,12 @@
 
 Rules are those of POSIX, and of the freedom that ext4, XFS and Btrfs take:
 
-- `fsync` of a file puts its content on disk; `fsync` of a folder the names in it. Nothing else is promised: not even that
-  a new file that was synced has its name in the folder.
+- `fsync` of a file puts its content on disk; `fsync` of a folder the names in it. Neither covers the
+  other: a new file that was synced may lack its name in the folder.
 - Of unsynced writes any part may be there, in pieces of 512 bytes, in any order across files; a file may have grown without
   its content (zeros, or nothing).
 - Names change one by one and in any order, except that those in a synced folder are all there. A rename is one change, in
-  the two folders: the file never has no name, nor both. So is an exchange of two names.
+  the two folders: the file always has exactly one name. So is an exchange of two names.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Disk:
 
     Args:
         root: the folder, absolute.
-        state: what was in it, all on disk, before the first operation; by default nothing.
+        state: Its content before the first operation, all of it on disk (default: empty).
     """
 
     def __init__(self, root: Path, state: State | None = None) -> None:
@@ -132,7 +132,7 @@ class Disk:
                 self._rename([(*self._place(one.target), node), (*self._place(one.path), other)])
             case Kind.WRITE | Kind.TRUNCATE:
                 file = self._node(one.path)
-                if isinstance(file, _File):  # else it has no name any more
+                if isinstance(file, _File):  # else its name is gone
                     file.change(one.offset, one.data if one.kind is Kind.WRITE else None)
             case Kind.SYNC:
                 self._sync(self._node(one.path))

@@ -41,7 +41,7 @@ class Ended(NamedTuple):
 
     @property
     def in_one_line(self) -> bool:
-        """Whether it did as it was told, or refused or ended with one line, besides warnings."""
+        """Whether it succeeded, or refused or ended with one line, besides warnings."""
         lines = [line for line in self.errors.splitlines() if not line.startswith("warning: ")]
         return self.code == 0 or (self.code in (1, 2) and len(lines) == 1 and lines[0].startswith("error: "))
 
@@ -73,7 +73,7 @@ class Worker:
         return int(self._process.pid)
 
     def kill(self) -> None:
-        """Ends it at once; the next call starts it again."""
+        """Kill the process. The next call starts another one."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -96,7 +96,7 @@ class Worker:
         """The value of the call.
 
         Raises:
-            DiedError: It gave none.
+            DiedError: The worker died before it returned a value.
         """
         try:
             if self._connection.poll(seconds):

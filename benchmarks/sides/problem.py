@@ -24,7 +24,7 @@ class Problem(NamedTuple):
         masks: bool `[3, V]`, of training, validation and test vertices.
         num_classes: C.
         model: "gcn", "gat", "sage" or "gin"; empty where each side chooses.
-        layers: Initial parameters by name, layer by layer, kernels `[fan-in, fan-out]`; none where each side draws its own.
+        layers: Initial parameters by name, layer by layer, kernels `[fan-in, fan-out]`; empty if each side draws them.
     """
 
     offsets: np.ndarray
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
         return len(self.labels)
 
     def dataset(self, **options: Any) -> Any:
-        """It as dorylax has it."""
+        """Return the problem as a data set of dorylax."""
         from dorylax.graph.dataset import Dataset
         from dorylax.graph.graph import Graph
 
