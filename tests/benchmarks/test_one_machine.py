@@ -19,6 +19,7 @@ from dorylax.calibration.description import cluster_of, to_text
 from dorylax.calibration.steps import summary
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, RowsRead, find_cluster
+from dorylax.cost.time_model import times_of
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.simulation.run import simulate
@@ -49,7 +50,7 @@ def ends(cluster, *tasks):
     """When each of these tasks ends that begin together."""
     found = {}
     with VirtualClock() as clock:
-        times = cluster.times(0, clock, 2)
+        times = times_of(cluster, 0, clock, 2)
 
         async def one(k, task):
             await clock.sleep(task(times), (k,))

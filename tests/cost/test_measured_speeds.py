@@ -14,6 +14,7 @@ from dorylax.calibration.steps import summary
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, RowsRead
 from dorylax.cost.measured_speeds import MeasuredSpeeds
+from dorylax.cost.time_model import times_of
 
 SERVER = replace(INSTANCES["c7g.2xlarge"], flops=40e9, memory_bandwidth=5e9)
 GATHERS = {(16, 1000): 8e9, (16, 16_000): 2e9, (64, 1000): 32e9, (64, 16_000): 8e9}
@@ -130,7 +131,7 @@ def _cluster() -> Cluster:
 def ends(cluster, *tasks):
     """When each of these tasks ends that begin together."""
     with VirtualClock() as clock:
-        times = cluster.times(0, clock, 2)
+        times = times_of(cluster, 0, clock, 2)
 
         async def one(k, task):
             await clock.sleep(task(times), (k,))

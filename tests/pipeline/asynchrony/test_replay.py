@@ -157,7 +157,7 @@ class Recording:
         return self._job
 
     def _note(self, notes: Any, name: str, job: Job, epochs: np.ndarray) -> None:
-        key = (name, job.current.number, job.visit.epoch)
+        key = (name, job.current.number, job.current.epoch)
         assert key not in notes, "something is read twice in an epoch"
         notes[key] = epochs
 
