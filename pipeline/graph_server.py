@@ -55,7 +55,7 @@ class Job(NamedTuple):
     Attributes:
         step: Step that the job belongs to.
         current: Interval and epoch of the job.
-        place: Number of the job, unique within its step and current.
+        place: Number of the job, unique within its step and pass.
         flops: Estimated number of operations.
         bytes: Estimated number of bytes read.
         label: Name of the job.

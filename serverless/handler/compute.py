@@ -121,5 +121,6 @@ class Results:
         return self._joined("sums")
 
     def _joined(self, *kinds: str) -> list[np.ndarray]:
-        results = joined(self._targets, self._parts, self._counts)
-        return [value for target, value in zip(self._targets, results, strict=True) if target.target in kinds]
+        chosen = [place for place, target in enumerate(self._targets) if target.target in kinds]
+        parts = [[part[place] for place in chosen] for part in self._parts]
+        return joined([self._targets[place] for place in chosen], parts, self._counts)
