@@ -52,21 +52,21 @@ _FOREVER = 1_000_000
 
 
 class _Watcher:
-    """Hears what is told, and calls back at the first epoch of each run."""
+    """Records events, and calls back when a run starts for the first time and, on request, when one ends."""
 
-    def __init__(self, at_epoch: Callable[[Run], None] = lambda _: None) -> None:
+    def __init__(self, at_start: Callable[[Run], None] = lambda _: None, *, at_end: bool = False) -> None:
         self.told: list[tuple[str, str]] = []
         self.reasons: list[str] = []
-        self._at_epoch = at_epoch
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
+        self._at_start, self._at_end = at_start, at_end
 
     def begins(self, run: Run) -> None:
         self.told.append(("begins", run.key))
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
-        if run.key not in self._seen:
-            self._seen.add(run.key)
-            self._at_epoch(run)
+        if run.key not in self.seen:
+            self.seen.add(run.key)
+            self._at_start(run)
 
     def epoch(self, run: Run, record: EpochRecord) -> None: ...
 
@@ -78,6 +78,8 @@ class _Watcher:
 
     def ends(self, outcome: RunOutcome) -> None:
         self.told.append(("ends", outcome.run.key))
+        if self._at_end:
+            self._at_start(outcome.run)
 
 
 def _results(folder: Path, executor: Executor, watcher: _Watcher, text: str = _SWEEP) -> bytes:
@@ -119,14 +121,16 @@ def test_a_node_that_is_lost_changes_nothing(
     nodes = [ray_cluster.add_node(CPUS + 1)]
     lost: list[str] = []
 
-    def lose(run: Run) -> None:
-        if not lost and len(watcher.told) > 2:
-            lost.append(run.key)
+    def lose(_: Run) -> None:
+        # Events and results arrive on separate paths: the second run may start before the first run's result arrives.
+        ended = {key for what, key in watcher.told if what == "ends"}
+        if not lost and ended and watcher.seen - ended:
+            lost.extend(watcher.seen - ended)
             ray_cluster.remove_node(nodes.pop())
             nodes.append(ray_cluster.add_node(CPUS + 1))
             Path("lost").touch()
 
-    watcher = _Watcher(lose)
+    watcher = _Watcher(lose, at_end=True)
     try:
         with ray_tasks(ray_cluster.config(), _runs(text), jobs=None, cpus=CPUS + 1) as executor:
             assert executor.at_a_time == 1
