@@ -1,6 +1,6 @@
 """Choose the tests of a run: all cheap ones, one case of every dear test, and a slice of the other cases.
 
-The rule (docs/contributing.md explains it):
+The rule (docs/testing.md explains it):
 
 - A test without a recorded cost, or below `costs.DEAR`, always runs.
 - Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
