@@ -47,7 +47,9 @@ class Run:
         self.states: list[State] = []
         self.prepared = pipeline.prepared
         self.pipeline = pipeline.start(parts.params, None, parts.state)
-        self.backend: Any = self.pipeline._hosts[0].server.controller._backend  # one for all servers of a process
+        self.backend: Any = self.pipeline._member.hosts[
+            0
+        ].server.controller._backend  # one for all servers of a process
 
     def train(self) -> None:
         """One epoch more."""

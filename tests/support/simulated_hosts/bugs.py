@@ -11,7 +11,7 @@ from dorylax.pipeline.hosts.news import _Teller
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.parameters.server import ParameterServer
-from dorylax.pipeline.transport.inbox import Inbox
+from dorylax.pipeline.transport.delivery import Inbox
 
 
 @contextlib.contextmanager

@@ -12,8 +12,7 @@ from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Pair
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
-from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.server_counts import lag_of
+from dorylax.pipeline.recorder import Recorder, lag_of
 
 
 class BrokenError(AssertionError):
