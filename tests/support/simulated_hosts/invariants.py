@@ -78,10 +78,10 @@ class Invariants:
 
     # Gradients and versions.
 
-    def _servers_made(self, inner: Any, servers: Any, params: Any, *given: Any, **named: Any) -> None:
-        inner(servers, params, *given, **named)
-        start = servers.newest()
-        self._history[id(start.params)] = start.params, self.contained(params)
+    def _servers_made(self, inner: Any, servers: Any, start: Any, *given: Any, **named: Any) -> None:
+        inner(servers, start, *given, **named)
+        newest = servers.newest()
+        self._history[id(newest.params)] = newest.params, self.contained(start.params)
         if 0 in servers._here:
             self._firsts[id(servers._endpoints[0].server)] = id(servers._sequencer)
             self._kept.append((servers._endpoints[0].server, servers._sequencer))
