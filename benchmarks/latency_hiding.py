@@ -112,7 +112,7 @@ class Run:
 
     @property
     def _backend(self) -> Any:
-        return self.run._hosts[0].server.controller._backend
+        return self.run._member.hosts[0].server.controller._backend
 
     def middle(self) -> Epoch:
         """The epoch of median length (the shorter of two)."""

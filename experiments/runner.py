@@ -122,7 +122,7 @@ def check_data(sweep: Sweep) -> None:
         ConfigError: One does not; names similar ones. Or a graph known by its sizes has too few vertices.
     """
     from dorylax.graph import datasets
-    from dorylax.pipeline.setup import check_counts
+    from dorylax.pipeline.prepare import check_counts
 
     with_data = dict[tuple[str, str | None], None]()
     for run in sweep.runs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,24 +20,11 @@ from dorylax.graph.shard import AnyShard, Merge
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.structure import Direction
 from dorylax.ops.row_loops.rows import RowRange
-from dorylax.pipeline.asynchrony.base import BlocksRead, Reception
-from dorylax.pipeline.guard import Guard
-from dorylax.pipeline.stamps import NEVER, Stamps
+from dorylax.pipeline.asynchrony import BlocksRead, ExponentialMean
+from dorylax.pipeline.stamps import NEVER, Guard, Reads, Stamps, reads
 
 Make = Callable[[Sequence[int], Any], np.ndarray]
 """Creates an array of a given shape and dtype."""
-
-
-class Reads(NamedTuple):
-    """Numbers of distinct rows that an interval has read through edges, by epoch.
-
-    Attributes:
-        oldest: Oldest epoch of these rows.
-        rows: Number of rows of the oldest epoch, of the next one, and so on; empty if no rows were read.
-    """
-
-    oldest: int
-    rows: tuple[int, ...]
 
 
 @final
@@ -92,7 +79,7 @@ class RowBuffer:
         return epochs
 
     def receive(
-        self, interval: int, rows: Any, epoch: int, reception: Reception | None = None
+        self, interval: int, rows: Any, epoch: int, reception: ExponentialMean | None = None
     ) -> Coroutine[Any, Any, None]:
         """Write the ghosts of an interval of a peer, if they are newer than the stored rows.
 
@@ -104,7 +91,7 @@ class RowBuffer:
         """
         return self._write(self._places[interval], rows, epoch, reception)
 
-    async def _write(self, block: int, rows: Any, epoch: int, reception: Reception | None) -> None:
+    async def _write(self, block: int, rows: Any, epoch: int, reception: ExponentialMean | None) -> None:
         if self._abstract:  # abstract rows have no data to guard
             if epoch > self.stamps.epochs[block]:
                 self.stamps.advance(block, epoch)
@@ -169,7 +156,12 @@ class MergeBuffer:
         self.stamps.changed()
 
     async def receive(
-        self, peer: int, places: np.ndarray, epochs: np.ndarray, rows: np.ndarray, reception: Reception | None = None
+        self,
+        peer: int,
+        places: np.ndarray,
+        epochs: np.ndarray,
+        rows: np.ndarray,
+        reception: ExponentialMean | None = None,
     ) -> None:
         """Write the sums of a peer, except rows that are not newer than the stored ones.
 
@@ -312,8 +304,8 @@ class PartsBuffer:
         return BlocksRead(np.ones_like(numbers), interval, (server.start <= numbers) & (numbers < server.stop))
 
 
-def shares(times: np.ndarray, blocks: Any, reception: Reception | None) -> np.ndarray | None:
-    """Return the weights of received rows (`Reception.weights`), or None to replace the stored rows.
+def shares(times: np.ndarray, blocks: Any, reception: ExponentialMean | None) -> np.ndarray | None:
+    """Return the weights of received rows (`ExponentialMean.weights`), or None to replace the stored rows.
 
     Args:
         times: int64 `[B]`, number of receptions of each block since exact rows were required; updated in place.
@@ -339,17 +331,6 @@ def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> 
         weights = weights.reshape(-1, *[1] * (held.ndim - 1))
         new = np.where(weights == 1, new, held[rows] + weights.astype(held.dtype) * (new - held[rows]))
     held[rows] = new
-
-
-def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:
-    """Summarize a read of `counts[b]` rows of epoch `epochs[b]` for every block b."""
-    some = counts > 0
-    if not some.any():
-        return Reads(0, ())
-    oldest = int(epochs[some].min())
-    # In float64, which is exact up to 2⁵³.
-    totals = np.bincount(epochs[some] - oldest, weights=counts[some])
-    return Reads(oldest, tuple(int(total) for total in totals))
 
 
 async def settled(write: Future[None] | None) -> None:

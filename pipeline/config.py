@@ -273,9 +273,7 @@ class PipelineConfig(Section):
         if self.synchronous:
             for name in (*ASYNC_DEFAULTS, "switch_margin"):
                 if (value := getattr(self, name)) is not None:
-                    raise ConfigError.of(
-                        f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
-                    )
+                    raise _conflict(f"pipeline.{name}", value, "pipeline.mode=async", self.mode)
             for name in (
                 "freshness_of",
                 "smoothing",
@@ -285,10 +283,7 @@ class PipelineConfig(Section):
                 "stale_price",
             ):
                 if not self._is_default(name):
-                    raise ConfigError.of(
-                        f"pipeline.{name}",
-                        f"= {getattr(self, name)} needs pipeline.mode=async, got {self.mode}: change one of them",
-                    )
+                    raise _conflict(f"pipeline.{name}", getattr(self, name), "pipeline.mode=async", self.mode)
             if self.update == "per_interval":
                 raise ConfigError.of(
                     "pipeline.update",
@@ -300,24 +295,15 @@ class PipelineConfig(Section):
                 f"= {self.freshness_of} needs pipeline.freshness > 0, which says how much of it has to be fresh: give both",
             )
         if self.predict_weights not in (None, "none") and self.update == "per_interval":
-            raise ConfigError.of(
-                "pipeline.predict_weights",
-                f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
-                "change one of them",
-            )
+            got = "per_interval, whose versions are no epochs"
+            raise _conflict("pipeline.predict_weights", self.predict_weights, "pipeline.update=per_epoch", got)
         for name in ("gradient_share", "ahead_share", "stability_gate"):
             if not self._is_default(name) and self.update == "per_interval":
-                raise ConfigError.of(
-                    f"pipeline.{name}",
-                    f"= {getattr(self, name)} needs pipeline.update=per_epoch, got per_interval, which has no step of an "
-                    "epoch: change one of them",
-                )
+                got = "per_interval, which has no step of an epoch"
+                raise _conflict(f"pipeline.{name}", getattr(self, name), "pipeline.update=per_epoch", got)
         if self.gradient_share < 1 and self.staleness == 0:
-            raise ConfigError.of(
-                "pipeline.gradient_share",
-                f"= {self.gradient_share} needs pipeline.staleness ≥ 1, got 0, with which whoever is late is waited for: "
-                "change one of them",
-            )
+            got = "0, with which whoever is late is waited for"
+            raise _conflict("pipeline.gradient_share", self.gradient_share, "pipeline.staleness ≥ 1", got)
         if not self.interval_step_scaling and self.update != "per_interval":
             raise ConfigError.of(
                 "pipeline.interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"
@@ -326,18 +312,13 @@ class PipelineConfig(Section):
     def _check_hosts(self) -> None:
         for name in ("host_timeout", "max_losses"):
             if self.hosts == "inline" and not self._is_default(name):
-                raise ConfigError.of(
-                    f"pipeline.{name}",
-                    f"= {getattr(self, name)} needs pipeline.hosts=processes or ray, got inline, where no host can be lost "
-                    "alone: change one of them",
-                )
+                got = "inline, where no host can be lost alone"
+                raise _conflict(f"pipeline.{name}", getattr(self, name), "pipeline.hosts=processes or ray", got)
         if self.num_hosts is None:
             return
         if self.hosts == "inline":
-            raise ConfigError.of(
-                "pipeline.num_hosts",
-                f"= {self.num_hosts} needs pipeline.hosts=processes, got inline, which has none: change one of them",
-            )
+            got = "inline, which has none"
+            raise _conflict("pipeline.num_hosts", self.num_hosts, "pipeline.hosts=processes", got)
         if self.num_hosts > (most := self.servers + self.parameter_servers):
             raise ConfigError.of(
                 "pipeline.num_hosts",
@@ -353,17 +334,11 @@ class PipelineConfig(Section):
 
     def _check_clock(self) -> None:
         if self.clock == "virtual" and self.hosts != "inline":
-            raise ConfigError.of(
-                "pipeline.hosts",
-                f"= {self.hosts} needs pipeline.clock=real, got virtual, which simulates servers in one process: change one "
-                "of them",
-            )
+            got = "virtual, which simulates servers in one process"
+            raise _conflict("pipeline.hosts", self.hosts, "pipeline.clock=real", got)
         if self.clock == "virtual" and self.tensor.backend != "inline":
-            raise ConfigError.of(
-                "tensor.backend",
-                f"= {self.tensor.backend} needs pipeline.clock=real, got virtual, where tasks take the time that "
-                "the cluster's model says: change one of them",
-            )
+            got = "virtual, where tasks take the time that the cluster's model says"
+            raise _conflict("tensor.backend", self.tensor.backend, "pipeline.clock=real", got)
         if self.clock == "real" and self.tensor.backend == "inline":
             if self.tensor.streaming:
                 raise ConfigError.of(
@@ -392,11 +367,8 @@ class PipelineConfig(Section):
             elif name in _OF_RAY_WORKERS:
                 del users["pipeline.hosts"]
             if value != field.default and "ray" not in users.values():
-                raise ConfigError.of(
-                    f"ray.{name}",
-                    f"= {value} needs {' or '.join(f'{key}=ray' for key in users)}, got {' and '.join(users.values())}: "
-                    "change one of them",
-                )
+                needed = " or ".join(f"{key}=ray" for key in users)
+                raise _conflict(f"ray.{name}", value, needed, " and ".join(users.values()))
 
     def _check_functions(self) -> None:
         """Check the address at which functions reach the servers."""
@@ -417,3 +389,8 @@ class PipelineConfig(Section):
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)
+
+
+def _conflict(key: str, value: Any, needed: str, got: str) -> ConfigError:
+    """Return the error for a setting that needs another value of a different setting."""
+    return ConfigError.of(key, f"= {value} needs {needed}, got {got}: change one of them")

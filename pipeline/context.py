@@ -12,11 +12,11 @@ from dorylax.abstract_array import abstract_array
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
 from dorylax.pipeline.asynchrony import Asynchrony
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
-from dorylax.pipeline.transport import Transport
-from dorylax.pipeline.transport.base import Role
-from dorylax.pipeline.transport.window import Window
+from dorylax.pipeline.transport.base import Role, Transport
+from dorylax.pipeline.transport.delivery import Window
 
 
 class HostContext(NamedTuple):
@@ -25,10 +25,8 @@ class HostContext(NamedTuple):
     Attributes:
         plan: The plan.
         sizes: Numbers of rows per call of a stage.
-        edge_chunk: Number of edges per chunk.
+        config: Settings of the pipeline.
         homes: Graph server of each interval of the whole graph.
-        parameter_servers: Number of parameter servers.
-        one_at_a_time: Whether a server runs only one task of any kind at a time (`no-pipe`).
         copies_rows: Whether intervals copy the rows of neighbors that they read again (asynchronous training).
         asynchrony: Policies of asynchronous epochs: waits of intervals, and the use of rows received from peers.
         transport: Transport between servers.
@@ -41,10 +39,8 @@ class HostContext(NamedTuple):
 
     plan: Plan
     sizes: StageSizes
-    edge_chunk: int
+    config: PipelineConfig
     homes: tuple[int, ...]
-    parameter_servers: int
-    one_at_a_time: bool
     copies_rows: bool
     asynchrony: Asynchrony
     transport: Transport

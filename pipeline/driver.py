@@ -15,6 +15,7 @@ from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type
 from dorylax.pipeline.parameters.records import Gradient, Pulled, Sums
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import abstract_like
+from dorylax.program.jaxpr.simplify import live
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 from dorylax.program.tracing.arguments import step_values
@@ -55,7 +56,7 @@ class DriverFunctions:
         wanted.update(variables(atom for output, atom in ends if output.role == "output"))
         begun = (var for task in plan.before for equation in task.equations for var in equation.outvars)
         self.shown = [var for var in dict.fromkeys(begun) if var in wanted]
-        shown_by = _needed(equations, known, self.shown)
+        shown_by = live(equations, self.shown, known)
         self.before = _jitted(known, self.shown, shown_by)
         of_version = {var for var, entry in entries if entry.role in ("param", "state")}
         for equation in shown_by:
@@ -74,13 +75,13 @@ class DriverFunctions:
         pushed = [var for step in plan.epoch for var in step.sums]
         gradients = [found["gradient", entry.name] for entry in traced.inputs if entry.role == "param"]
         result = [found["loss", "loss"], *gradients]
-        self.finish = _jitted([*known, *pushed], result, _needed(equations, [*known, *pushed], result))
+        self.finish = _jitted([*known, *pushed], result, live(equations, result, [*known, *pushed]))
 
         old = [(var, entry.name) for var, entry in entries if entry.role == "state"]
         self.changing = [leaf for leaf, (_, name) in enumerate(old) if ("state", name) in found]
         new = [found["state", old[leaf][1]] for leaf in self.changing]
         statistics = _statistics(equations, known, {var for var in pushed if isinstance(types[var], Free)})
-        advanced_by = _needed(equations, [*known, *statistics], new)
+        advanced_by = live(equations, new, [*known, *statistics])
         read = set(variables([*new, *(atom for equation in advanced_by for atom in equation.invars)]))
         self.statistics = [place for place, var in enumerate(pushed) if var in statistics and var in read]
         inputs = [*known, *(pushed[place] for place in self.statistics)]
@@ -165,18 +166,6 @@ class AbstractDriver(Driver):
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:  # noqa: ARG002
         """See `Driver`."""
         return state
-
-
-def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Sequence[Any]) -> list[JaxprEqn]:
-    """Return, in order, the equations that compute the outputs from the inputs."""
-    known = set(inputs)
-    needed = set(variables(outputs)) - known
-    kept = []
-    for equation in reversed(equations):
-        if not needed.isdisjoint(equation.outvars):
-            kept.append(equation)
-            needed.update(var for var in variables(equation.invars) if var not in known)
-    return kept[::-1]
 
 
 def _statistics(equations: Sequence[JaxprEqn], known: Sequence[Var], pushed: set[Var]) -> set[Var]:

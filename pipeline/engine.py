@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.cost import Cluster
 from dorylax.cost.time_model import times_of
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
@@ -20,26 +19,18 @@ from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import homes_of, mask_counts
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
-from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import AbstractDriver, Driver
-from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_data import abstract_values, own_rows, stored_values
-from dorylax.pipeline.on_ray import on_cluster
-from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.member import Member
+from dorylax.pipeline.prepare import Job, Prepared, layout_for, prepared_for, prices_for
 from dorylax.pipeline.progress import Progress
-from dorylax.pipeline.recorder import Recorder, Trace
-from dorylax.pipeline.resources import Resources, shares
+from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.resources import Resources, on_cluster, shares
 from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
-from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
-from dorylax.pipeline.setup import Beginnings, graph_host, layout_for, parameter_servers, prepared_for, prices_for
-from dorylax.pipeline.stages import StageFunction, StageSizes, abstract_functions, stage_sizes
-from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.tensor_calls import make_backend
-from dorylax.pipeline.transport import InProcessTransport
-from dorylax.pipeline.transport.in_process import modelled
+from dorylax.pipeline.saved import InitialState, Saved
+from dorylax.pipeline.stages import abstract_functions, stage_sizes
+from dorylax.pipeline.staleness import Gate
+from dorylax.pipeline.transport.in_process import InProcessTransport, modelled
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.serverless.backends.base import Backend
@@ -47,34 +38,22 @@ from dorylax.serverless.backends.base import Backend
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pipeline:
+class Pipeline(Job):
     """An immutable description of a training job: the model, the data and the servers.
 
     Attributes:
         prepared: Plan and its compiled functions.
-        parts: The model.
-        loss: Loss per vertex, `(output, labels) -> [V]`.
         layout: Assignment of vertices to servers and intervals; None for abstract arrays.
         pieces: Part of the graph on each server.
         rows: Rows of the data on each server (`own_rows`); None to compute on abstract arrays, for timing alone.
         num_training: Number of training vertices.
-        optimizer: An optax transformation.
-        config: Settings of the pipeline.
-        prices: Cluster whose prices apply to runs; None for free runs.
-        seed: Seed of dropout, of the partition and of virtual latencies.
     """
 
     prepared: Prepared
-    parts: ModelParts
-    loss: RowFunction
     layout: Layout | None
     pieces: tuple[AnyShard, ...]
     rows: Sequence[Mapping[str, np.ndarray]] | None
     num_training: int
-    optimizer: optax.GradientTransformation
-    config: PipelineConfig
-    prices: Cluster | None
-    seed: int
 
     @classmethod
     def of(
@@ -161,164 +140,92 @@ class Pipeline:
             functions = abstract_functions(self.prepared.plan, sizes)
         else:
             functions = self.prepared.functions(sizes, of_workers=self.config.runs_stages)
-        labels = {step.index: step.label for step in self.prepared.plan.steps}
-        recorder = Recorder(labels, trace if saved is None else None)
+        simulated = self.prices if self.config.clock == "virtual" else None
         with contextlib.ExitStack() as unfinished:
             config = unfinished.enter_context(on_cluster(self.config))
-            resources = Resources.of(config, self._simulated, cores())
+            resources = Resources.of(config, simulated, cores())
             # Closed last: tasks may use the backend until the clock ends them.
             backends = unfinished.enter_context(contextlib.ExitStack())
-            clock = unfinished.enter_context(self._clock())
-            context = self._context(clock, sizes)
-            progress = Progress(self._ledger(len(context.homes), epoch, saved))
-            backend = make_backend(
-                config, resources, self.prepared, functions=functions, clock=clock, times=context.times
-            )
-            backends.callback(backend.close)
-            hosts = [
-                self._host(
-                    context,
-                    shard,
-                    resources=resources,
-                    functions=functions,
-                    backend=backend,
-                    progress=progress,
-                    recorder=recorder,
-                )
-                for shard in self.pieces
-            ]
-            driver = self._prepare_hosts(clock, backend, hosts)
-            parameters = parameter_servers(
-                config,
+            settings, times = thread_settings(), None
+            clock: Clock
+            if simulated is None:
+                clock = unfinished.enter_context(RealClock(settings))
+            else:
+                virtual = VirtualClock(initializer=settings)
+                clock = unfinished.enter_context(virtual)
+                times = times_of(simulated, self.seed, virtual, config.servers + config.parameter_servers)
+            member = Member(
+                dataclasses.replace(self, config=config),
                 self.prepared,
-                self.optimizer,
-                driver,
-                Beginnings(params, opt_state, state, saved, epoch),
-                context=context,
-                recorder=recorder,
-                on_applied=progress.applied,
+                homes_of(self.pieces),
+                sizes,
+                clock=clock,
+                transport=InProcessTransport(clock, None if times is None else modelled(times)),
+                trace=trace if saved is None else None,
+                times=times,
+                abstract=self.rows is None,
             )
+            progress = member.ledger(epoch, fills_ghosts=saved is None or not saved.holds_buffers)
+            backend = member.open_backend(resources, functions)
+            backends.callback(backend.close)
+            for shard in self.pieces:
+                self._serve(member, shard, progress)
+            _prepare(clock, backend, member)
+            driver = member.driver(member.constants())
+            parameters = member.serve_parameters(driver, InitialState(params, opt_state, state, saved, epoch), progress)
             seconds_before = 0.0
             if saved is not None:
+                assert not saved.parts, "whoever reads a checkpoint for this process reads all of it"
                 if saved.record["synchronous"]:
                     progress.synchronise(parameters.synchronise)
-                seconds_before = _restore(saved, clock, hosts)
+                member.restore(saved)
+                seconds_before = _go_on(clock, float(saved.record["clock"]))
                 # The restored counters include the steps before training.
-                recorder.go_on(saved.record, epoch, trace, seconds_before)
-            for host in hosts:
+                member.recorder.go_on(saved.record, epoch, trace, seconds_before)
+            for host in member.hosts:
                 host.begin(driver, epoch)
             return InlineRun(
+                member,
+                parameters,
+                progress,
+                cleanup=unfinished.pop_all(),
                 config=config,
                 clock=clock,
-                hosts=hosts,
-                parameters=parameters,
-                progress=progress,
-                recorder=recorder,
                 prices=self.prices,
                 epoch=epoch,
                 begun=0.0 if saved is None else clock.now(),
                 seconds_before=seconds_before,
                 saved=saved,
-                cleanup=unfinished.pop_all(),
             )
 
-    @property
-    def _simulated(self) -> Cluster | None:
-        """The cluster that the virtual clock simulates; None on the real clock."""
-        return self.prices if self.config.clock == "virtual" else None
-
-    def _clock(self) -> Clock:
-        settings = thread_settings()
-        return RealClock(settings) if self._simulated is None else VirtualClock(initializer=settings)
-
-    def _context(self, clock: Clock, sizes: StageSizes) -> HostContext:
-        times = None
-        if (cluster := self._simulated) is not None:
-            assert isinstance(clock, VirtualClock)
-            servers = self.config.servers + self.config.parameter_servers
-            times = times_of(cluster, self.seed, clock, servers)
-        return HostContext(
-            plan=self.prepared.plan,
-            sizes=sizes,
-            edge_chunk=self.config.edge_chunk,
-            homes=homes_of(self.pieces),
-            parameter_servers=self.config.parameter_servers,
-            one_at_a_time=self.config.mode == "no-pipe",
-            copies_rows=not self.config.synchronous,
-            asynchrony=Asynchrony.of(self.config),
-            transport=InProcessTransport(clock, None if times is None else modelled(times)),
-            clock=clock,
-            times=times,
-            abstract=self.rows is None,
-        )
-
-    def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:
-        return Ledger(
-            num_intervals,
-            self.config.staleness or 0,
-            first=epoch,
-            first_synchronous=saved is None or not saved.holds_buffers,
-            synchronous=self.config.synchronous,
-        )
-
-    def _host(
-        self,
-        context: HostContext,
-        shard: AnyShard,
-        *,
-        resources: Resources,
-        functions: Mapping[int, StageFunction],
-        backend: Backend,
-        progress: Progress,
-        recorder: Recorder,
-    ) -> GraphHost:
-        """Return a graph server and its intervals, connected directly to the ledger."""
+    def _serve(self, member: Member, shard: AnyShard, progress: Progress) -> None:
+        """Create a graph server and its intervals, connected directly to the ledger."""
         gate = Gate(progress.ledger.allowance, progress.hear)
         progress.join(gate.allow)
         if self.rows is None:
             values = abstract_values(self.prepared, shard)
         else:
             values = stored_values(self.prepared, self.rows[shard.server], shard, self.num_training)
-        return graph_host(
-            self.config,
-            self.prepared,
-            context,
-            shard,
-            values,
-            resources=resources,
-            functions=functions,
-            backend=backend,
-            gate=gate,
-            recorder=recorder,
-            report=progress.hear,
-            prices=self.prices,
-        )
-
-    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
-        """Run the steps before training, and return the driver, which reads their results."""
-        if (room := clock.run(backend.warm())) is not None:
-            for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
-                host.server.lower_slots(slots)
-
-        async def prepare_all() -> None:
-            for task in [task for host in hosts for task in host.prepare()]:
-                await task
-
-        clock.run(prepare_all())
-        drain_calls(clock, hosts)
-        kind = AbstractDriver if self.rows is None else Driver
-        plan, functions, free = self.prepared.plan, self.prepared.driver, hosts[0].free_values()
-        return kind(plan, functions, free, streams=self.parts.streams, seed=self.seed)
+        member.serve_graph(shard, values, gate, progress.hear)
 
 
-def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:
-    """Restore the saved state, and return the seconds of earlier processes minus the clock's reading."""
-    servers = [host.server for host in hosts]
-    assert not saved.parts, "whoever reads a checkpoint for this process reads all of it"
-    restore_buffers(saved, servers)
-    for server, record in zip(servers, saved.record["controllers"], strict=True):
-        restore_controller(server, record)
-    seconds = float(saved.record["clock"])
+def _prepare(clock: Clock, backend: Backend, member: Member) -> None:
+    """Run the steps before training."""
+    hosts = member.hosts
+    if (room := clock.run(backend.warm())) is not None:
+        for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
+            host.server.lower_slots(slots)
+
+    async def prepare_all() -> None:
+        for task in [task for host in hosts for task in host.prepare()]:
+            await task
+
+    clock.run(prepare_all())
+    drain_calls(clock, hosts)
+
+
+def _go_on(clock: Clock, seconds: float) -> float:
+    """Continue the clock of earlier processes, and return their seconds minus the clock's reading."""
     if isinstance(clock, VirtualClock):
         clock.jump(seconds)
         return 0.0

@@ -12,13 +12,9 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.clock import Workers
-from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var, is_literal, type_of
 from dorylax.metrics.evaluation import Evaluated, RowSums, evaluation_of_rows
-from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.driver import Driver
-from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import Intervals
 from dorylax.pipeline.interval_data import interval_data
@@ -28,12 +24,11 @@ from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.staleness import Allowance, Gate
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free, Rows
 from dorylax.program.tasks.stage_calls import cut
-from dorylax.serverless.controller import Controller
 
 
 def check_outputs(plan: Plan) -> None:
@@ -60,37 +55,31 @@ class EvaluationHost(Intervals):
     """The intervals of one graph server during evaluations.
 
     Args:
-        context: State shared by the training hosts.
+        training: The graph server that trains on the same rows. Evaluations use its shard and its threads.
         prepared: The exact forward pass.
-        shard: The server's part of the graph.
         values: The server's data by position of the input, see `interval_data`.
         labels: Labels of the server's rows, `[n, …]`.
         masks: Masks of the server's rows, bool `[M, n]`.
         sums: Metrics to compute.
-        workers: Threads for the tasks, shared with training.
-        controller: Controller of the server; unused, because no stage runs on workers.
     """
 
     def __init__(
         self,
-        context: HostContext,
+        training: GraphServer,
         prepared: Prepared,
-        shard: Shard,
         values: Mapping[int, Any],
         *,
         labels: np.ndarray,
         masks: np.ndarray,
         sums: RowSums,
-        workers: Workers,
-        controller: Controller,
     ) -> None:
-        own = context._replace(plan=prepared.plan, copies_rows=False, role="evaluation")
+        shard, context = training.shard, training.context
         server = GraphServer(
-            own,
+            context._replace(plan=prepared.plan, copies_rows=False, role="evaluation"),
             shard,
-            workers=workers,
+            workers=training.workers,
             functions=prepared.functions(context.sizes, of_workers=True),
-            controller=controller,
+            controller=training.controller,  # unused, because no stage runs on workers
             autotuner=None,
             gate=Gate(Allowance(-1, 0, 0, None, 0), _unasked),  # every evaluation reads only its own rows
             recorder=Recorder({}, None),

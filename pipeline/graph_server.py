@@ -21,21 +21,21 @@ from dorylax.cost import RowsRead
 from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
-from dorylax.pipeline.asynchrony import BlocksRead, Reception
-from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
-from dorylax.pipeline.concurrent import all_of
+from dorylax.pipeline.asynchrony import BlocksRead, ExponentialMean
+from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, RowBuffer
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
-from dorylax.pipeline.parameters import ParameterClient
+from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.placement import Placement
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction, stage_effort
-from dorylax.pipeline.stamps import Quorum, Stamps
-from dorylax.pipeline.transport import Address, Waiting
+from dorylax.pipeline.staleness import Gate
+from dorylax.pipeline.stamps import Quorum, Reads, Stamps
+from dorylax.pipeline.transport.base import Address, Waiting
+from dorylax.pipeline.transport.first_step import all_of
 from dorylax.program.tasks.steps import Operand, Step
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask
@@ -117,11 +117,11 @@ class GraphServer:
         self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
         self.first_interval = context.homes.index(shard.server)
         self.address = Address(context.role, shard.server)
-        self.parameters = ParameterClient(self.address, context.parameter_servers, context.transport)
+        self.parameters = ParameterClient(self.address, context.config.parameter_servers, context.transport)
         self.counts = recorder.graph[shard.server]
         self._queued = self._unanswered = 0
         self._owners = np.asarray(context.homes)
-        self._turn = asyncio.Semaphore(1) if context.one_at_a_time else None
+        self._turn = asyncio.Semaphore(1) if context.config.mode == "no-pipe" else None
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
         self._quorums: dict[tuple[int, Stamps], Quorum | None] = {}
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
@@ -320,7 +320,7 @@ class GraphServer:
         """Return the pieces of an operator's rows; they are the same in every epoch."""
         key = (step.index, interval)
         if key not in self._pieces:
-            self._pieces[key] = pieces(step, rows, self.context.edge_chunk)
+            self._pieces[key] = pieces(step, rows, self.context.config.edge_chunk)
         return self._pieces[key]
 
     def block_counts(self, number: int, interval: int) -> np.ndarray:
@@ -469,7 +469,7 @@ class GraphServer:
         else:
             raise ValueError(f"a graph server takes rows, sums and parts, got {kind!r}")
 
-    def _reception(self, epoch: int, *, exact: bool) -> Reception | None:
+    def _reception(self, epoch: int, *, exact: bool) -> ExponentialMean | None:
         """Return the smoothing of rows of this epoch; None for exact rows, as in synchronous training."""
         exact = exact or epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception

@@ -35,7 +35,6 @@ class Plan:
         epoch: Steps of an epoch, in the order of execution by an interval.
         publications: Values that intervals read through edges.
         before: Tasks of the driver independent of rows, run once per weight version and epoch.
-        after: Tasks of the driver that finish an interval's sums.
         constants: Values that are the same in every epoch: data, and results of `once` steps.
     """
 
@@ -44,7 +43,6 @@ class Plan:
     epoch: tuple[Step, ...]
     publications: tuple[Publication, ...]
     before: tuple[Task, ...]
-    after: tuple[Task, ...]
     constants: frozenset[Var]
 
     @classmethod
@@ -98,7 +96,6 @@ class Plan:
             epoch=tuple(step for step in planned if step.when == "epoch"),
             publications=lowered.publications,
             before=tuple(program.tasks[k] for k in before),
-            after=tuple(program.tasks[k] for k in after),
             constants=lowered.constants,
         )
 

@@ -6,17 +6,17 @@ import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.cost import Bill, Calls, Cluster
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.parameters import ParameterServers
+from dorylax.pipeline.member import Member
+from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.progress import Progress
-from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
+from dorylax.pipeline.recorder import Counters
+from dorylax.pipeline.saved import Saved, save_buffers, save_known
 from dorylax.program.model.base import Tree
 from dorylax.store.servers import Loss, ParameterServerMetrics, ServerMetrics
 
@@ -43,22 +43,6 @@ class PipelineEpoch:
     opt_state: Tree
     state: Tree
     servers: Sequence[ServerMetrics]
-
-
-class Version(Protocol):
-    """The fields of `ServerState` that describe a version after an epoch."""
-
-    @property
-    def params(self) -> Tree:
-        """Parameters of the model."""
-
-    @property
-    def opt_state(self) -> Tree:
-        """State of the optimizer."""
-
-    @property
-    def state(self) -> Tree:
-        """Other state of the model."""
 
 
 class PipelineRun(ABC):
@@ -113,7 +97,7 @@ class PipelineRun(ABC):
         clock, epoch = self._clock, self._epoch
         begin = clock.now()
         try:
-            loss, newest, servers = self._finish(epoch)
+            loss, trees, servers = self._finish(epoch)
         except BaseException:
             self.close()  # without all intervals, the epoch can never finish
             raise
@@ -124,14 +108,15 @@ class PipelineRun(ABC):
         if self.epochs_ahead is not None and not switched:
             pulls = [one for one in servers if isinstance(one, ParameterServerMetrics)]
             self.epochs_ahead += any(one.pulls > one.pulls_held for one in pulls)
-        return PipelineEpoch(epoch, loss, seconds, newest.params, newest.opt_state, newest.state, servers)
+        return PipelineEpoch(epoch, loss, seconds, *trees, servers)
 
     @abstractmethod
-    def _finish(self, epoch: int) -> tuple[float, Version, list[ServerMetrics]]:
+    def _finish(self, epoch: int) -> tuple[float, tuple[Tree, Tree, Tree], list[ServerMetrics]]:
         """Open an epoch, and wait until all intervals have finished it.
 
         Returns:
-            The epoch's loss, the newest version, and the metrics of each server.
+            The epoch's loss; the parameters, optimizer state and other state of the newest version; and the metrics of each
+            server.
         """
 
     @abstractmethod
@@ -235,37 +220,34 @@ class InlineRun(PipelineRun):
     Between calls of `run_epoch` all coroutines are paused; in an asynchronous run they may be inside later epochs.
 
     Args:
-        hosts: Hosts of the graph servers, in order.
+        member: All servers.
         parameters: The parameter servers.
         progress: Progress of the intervals, with the ledger.
-        recorder: Counters and metrics of the run.
         cleanup: Resources to close with the run.
         others: Arguments of `PipelineRun`.
     """
 
     def __init__(
         self,
-        *,
-        hosts: Sequence[GraphHost],
+        member: Member,
         parameters: ParameterServers,
         progress: Progress,
-        recorder: Recorder,
+        *,
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
         super().__init__(**others)
-        self._hosts, self._parameters, self._progress, self._recorder = hosts, parameters, progress, recorder
-        self._cleanup = cleanup
+        self._member, self._parameters, self._progress, self._cleanup = member, parameters, progress, cleanup
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`."""
         self._progress.hold(epoch)
 
-    def _finish(self, epoch: int) -> tuple[float, Version, list[ServerMetrics]]:
+    def _finish(self, epoch: int) -> tuple[float, tuple[Tree, Tree, Tree], list[ServerMetrics]]:
         self._progress.open(epoch)
         loss = self._clock.run(self._progress.finished(epoch))
-        graph = [host.server.metrics(epoch) for host in self._hosts]
-        return loss, self._parameters.newest(), [*graph, *self._parameters.metrics(epoch)]
+        newest = self._parameters.newest()
+        return loss, (newest.params, newest.opt_state, newest.state), self._member.metrics(epoch)
 
     def drain(self) -> int:
         """See `PipelineRun`."""
@@ -281,30 +263,27 @@ class InlineRun(PipelineRun):
         if ledger.standing is None or not self._parameters.settled:
             return None
         synchronous = ledger.allowance.synchronous(ledger.min_epoch)
-        drain_calls(self._clock, self._hosts)
-        servers = [host.server for host in self._hosts]
+        drain_calls(self._clock, self._member.hosts)
+        graph = self._member.save_graph(ledger.standing)
         newest = self._parameters.newest()
         record = self._record(
             self._counted(),
             version=newest.version,
             synchronous=ledger.switched and not self._config.synchronous,
-            controllers=[save_controller(server) for server in servers],
+            controllers=[controller for controller, _ in graph],
             servers={
-                "graph": [host.save_counts(ledger.standing) for host in self._hosts],
+                "graph": [counts for _, counts in graph],
                 "parameter": self._parameters.save_counts(ledger.standing),
             },
         )
         # Synchronous epochs read only rows of the same epoch.
+        servers = [host.server for host in self._member.hosts]
         arrays = {} if synchronous else save_buffers(servers) | save_known(newest)
         self._parameters.forget()  # as in a run that resumes from this state
         return Saved(arrays, record)
 
     def _counted(self) -> Counters:
-        counters = self._recorder.counters
-        return dataclasses.replace(
-            counters,
-            relaunches=counters.relaunches + sum(host.server.controller.relaunched for host in self._hosts),
-        )
+        return self._member.counted()
 
     def close(self) -> None:
         """See `PipelineRun`."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
 from dorylax.cost.machines import WarmPool
+from dorylax.errors import RunError
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.records import ServerState
-from dorylax.store.arrays import Part, PartsWriter
+from dorylax.program.model.base import Tree
+from dorylax.store.arrays import Part, PartsWriter, read_part, write_part
+from dorylax.store.places import open_storage
 
 _PARAMETERS = "parameter servers/"
 _REMEMBERED, _STABILITY = f"{_PARAMETERS}remembered", f"{_PARAMETERS}stability"
@@ -40,6 +44,26 @@ class Saved:
     def holds_buffers(self) -> bool:
         """Whether buffers are saved; if not, the next epoch is synchronous."""
         return bool(self.parts) or any(not name.startswith(_PARAMETERS) for name in self.arrays)
+
+
+class InitialState(NamedTuple):
+    """Initial state of the parameter servers.
+
+    Attributes:
+        params: Parameters of the model.
+        opt_state: State of the optimizer; None for a new one.
+        state: Other state of the model.
+        saved: Saved state of a resumed run; None for a new run.
+        epoch: First epoch to train.
+        due: Epoch of each interval's first gradient that the version lacks (`Sequencer`); None for `epoch` everywhere.
+    """
+
+    params: Tree
+    opt_state: Tree
+    state: Tree
+    saved: Saved | None
+    epoch: int
+    due: Sequence[int] | None = None
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
@@ -158,3 +182,34 @@ def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
             for place, rows in enumerate(parts.rows):
                 yield f"{where}/parts {number} {place}", rows
             yield f"{where}/parts {number} epochs", parts.stamps.epochs
+
+
+def write_buffers(server: GraphServer, place: str) -> Part | str:
+    """Write the buffers of a paused server; return the part, or the reason of a failure."""
+    try:
+        return write_part(place, part_name(server.shard.server), save_buffers([server]))
+    except (OSError, RunError) as error:
+        return str(error)
+
+
+def read_buffers(part: Part) -> dict[str, np.ndarray]:
+    """Return the buffers of a server by name.
+
+    Raises:
+        RunError: The part is damaged or unreadable.
+    """
+    try:
+        return read_part(part)
+    except (OSError, RunError) as error:
+        raise RunError(
+            f"checkpoint {part.place} cannot be used ({error}): delete it to go on from the one before"
+        ) from error
+
+
+def seen(place: str, name: str) -> str:
+    """Return the content of the driver's trial file, or the reason of a failure."""
+    try:
+        with contextlib.closing(open_storage(place)) as storage:
+            return storage.read(name).decode("utf-8", "replace")
+    except (OSError, RunError) as error:
+        return str(error)

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 from dorylax.errors import RunError
+from dorylax.pipeline.messages import Started
 
 
 class Allowance(NamedTuple):
@@ -255,3 +258,44 @@ class Ledger:
         """Remove barriers that all intervals have reached, unless held."""
         while self._barriers and self._barriers[0] <= self.min_epoch and self._barriers[0] not in self._held:
             heapq.heappop(self._barriers)
+
+
+@final
+class Gate:
+    """Admits a host's intervals to their epochs. Simultaneous waiters are admitted in order of their numbers.
+
+    Args:
+        allowance: Allowance of the host, which `allow` replaces.
+        report: Called with each start before the interval continues.
+    """
+
+    def __init__(self, allowance: Allowance, report: Callable[[Started], None]) -> None:
+        self.allowance = allowance
+        self._report = report
+        self._waiting: dict[int, tuple[int, asyncio.Future[None]]] = {}
+
+    async def enter(self, interval: int, epoch: int) -> None:
+        """Wait until the interval may start the epoch, and start it.
+
+        Args:
+            interval: Number of the interval in the whole graph.
+            epoch: Successor of the interval's last started epoch.
+        """
+        if epoch <= self.allowance.horizon:
+            self._report(Started(interval, epoch))
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[interval] = (epoch, future)
+        try:
+            await future
+        finally:
+            del self._waiting[interval]
+
+    def allow(self, allowance: Allowance) -> None:
+        """Set the allowance, and admit the intervals that may start now."""
+        self.allowance = allowance
+        for interval in sorted(self._waiting):
+            epoch, future = self._waiting[interval]
+            if not future.done() and epoch <= allowance.horizon:
+                self._report(Started(interval, epoch))
+                future.set_result(None)

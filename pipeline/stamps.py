@@ -1,9 +1,13 @@
-"""Epoch stamps of the blocks of a buffer, and waits for newer rows."""
+"""Synchronization of a buffer: epoch stamps of its blocks, waits for newer rows, and a lock around its writes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import NamedTuple, final
 
 import numpy as np
@@ -40,6 +44,29 @@ class Quorum(NamedTuple):
             return 0
         weightiest = np.sort(self.weights[old])[::-1]
         return 1 + int(np.searchsorted(np.cumsum(weightiest), lacking))
+
+
+class Reads(NamedTuple):
+    """Numbers of distinct rows that an interval has read through edges, by epoch.
+
+    Attributes:
+        oldest: Oldest epoch of these rows.
+        rows: Number of rows of the oldest epoch, of the next one, and so on; empty if no rows were read.
+    """
+
+    oldest: int
+    rows: tuple[int, ...]
+
+
+def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:
+    """Summarize a read of `counts[b]` rows of epoch `epochs[b]` for every block b."""
+    some = counts > 0
+    if not some.any():
+        return Reads(0, ())
+    oldest = int(epochs[some].min())
+    # In float64, which is exact up to 2⁵³.
+    totals = np.bincount(epochs[some] - oldest, weights=counts[some])
+    return Reads(oldest, tuple(int(total) for total in totals))
 
 
 class _Wait(NamedTuple):
@@ -147,3 +174,64 @@ class Stamps:
             else:
                 met.append((number, future))
         return met
+
+
+@final
+class Guard:
+    """Readers-writer lock of one buffer, for reading threads and a writer that never blocks.
+
+    Readers never see a half-written row. Gathers read a buffer during their whole computation, on separate threads and
+    without the GIL, so rows that arrive meanwhile must wait. Without readers, a write runs immediately. Otherwise the last
+    reader runs it on exit, and new readers wait for it, so that writes never starve.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._waiting: list[tuple[Callable[[], None], Future[None]]] = []
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Block writes inside the context. Not reentrant."""
+        with self._changed:
+            while self._waiting:
+                self._changed.wait()
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._write_all()
+
+    def write(self, action: Callable[[], None]) -> Future[None] | None:
+        """Run `action` immediately, or when the last reader exits.
+
+        Returns:
+            None if the action has run. Otherwise a future that completes after the action and holds its exception.
+
+        Raises:
+            BaseException: The action ran immediately and raised this exception.
+        """
+        with self._changed:
+            if self._readers == 0:
+                action()
+                return None
+            future: Future[None] = Future()
+            future.set_running_or_notify_cancel()  # the write happens even if its caller stops waiting
+            self._waiting.append((action, future))
+        return future
+
+    def _write_all(self) -> None:
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for action, future in waiting:
+            try:
+                action()
+            except BaseException as error:  # passed to the caller of `write`
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+        self._changed.notify_all()

@@ -96,12 +96,8 @@ class Lanes:
             "epoch": span.epoch,
             "kind": span.resource,
         }
-        if span.task is not None:
-            arguments["task"] = span.task
-        if span.version is not None:
-            arguments["version"] = span.version
-        if span.gate is not None:
-            arguments["gate"] = span.gate
+        further = {"task": span.task, "version": span.version, "gate": span.gate}
+        arguments |= {name: value for name, value in further.items() if value is not None}
         found.append(
             {
                 "name": span.name,

@@ -7,8 +7,8 @@ from dorylax.cost import find_cluster
 from dorylax.graph.data_shape import abstract_data
 from dorylax.machine import cores
 from dorylax.pipeline.placement import Estimate, Rows
+from dorylax.pipeline.prepare import prepared_for
 from dorylax.pipeline.resources import Resources
-from dorylax.pipeline.setup import prepared_for
 from dorylax.pipeline.stages import StageSizes
 from dorylax.trainer.footprint.of_config import abstract_parts, data_shape, of_vertices
 from dorylax.trainer.from_config import build_optimizer

@@ -29,7 +29,7 @@ from dorylax.pipeline.hosts.spec import MemberSpec, spread
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
-from dorylax.pipeline.transport.window import WINDOW_BYTES
+from dorylax.pipeline.transport.delivery import WINDOW_BYTES
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space, value_bytes
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.steps import Publication, Step

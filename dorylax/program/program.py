@@ -15,8 +15,7 @@ from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.trace import trace_model
 from dorylax.program.view.cost import ProgramCost, cost
-from dorylax.program.view.describe import describe
-from dorylax.program.view.draw import draw
+from dorylax.program.view.describe import describe, draw
 from dorylax.user_code.lines import user_line_noted
 
 

@@ -20,9 +20,9 @@ from dorylax.memory.hosts import Cut, graph_server
 from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.prepare import check_counts, layout_for
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
-from dorylax.pipeline.setup import check_counts, layout_for
 from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline

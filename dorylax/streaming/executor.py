@@ -23,7 +23,6 @@ from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import Step
 from dorylax.program.tracing.arguments import StepResult, step_values, unpack
-from dorylax.streaming.allocation import give_back_freed_memory, keep_freed_memory
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
@@ -39,7 +38,7 @@ from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, 
 from dorylax.streaming.prefetch import COMPUTED, Prefetcher
 from dorylax.streaming.schedule import Schedule, Sweep
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
-from dorylax.streaming.spare import SpareArrays
+from dorylax.streaming.spare import SpareArrays, give_back_freed_memory, keep_freed_memory
 from dorylax.streaming.stages import Total
 from dorylax.streaming.writing import Writer
 

@@ -29,11 +29,11 @@ from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tasks.stage_calls import pad
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.streaming.allocation import give_back_freed_memory
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
 from dorylax.streaming.residency import NotStreamedError, lay_out, units_for
+from dorylax.streaming.spare import give_back_freed_memory
 from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.objective import Objective

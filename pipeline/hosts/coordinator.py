@@ -14,17 +14,21 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
-from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.heart import BEATS, Heart
-from dorylax.pipeline.hosts.host import DRIVER
 from dorylax.pipeline.hosts.launcher import HostError, Launched, Launcher
-from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Assembly, Beginning, Report, Standing, Weights, Worked
-from dorylax.pipeline.hosts.news import LEDGER
+from dorylax.pipeline.hosts.messages import (
+    DRIVER,
+    LEDGER,
+    Assembly,
+    Beginning,
+    Standing,
+    Worked,
+    host_address,
+)
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
-from dorylax.pipeline.saved import part_name
-from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.recorder import Counters
+from dorylax.pipeline.saved import InitialState, part_name
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.store.servers import Loss
 
@@ -58,7 +62,6 @@ class Coordinator:
         run: Settings shared by all hosts.
         specs: Specification of each host.
         start: Initial state of training.
-        epoch: First epoch to train.
         launcher: Starts the hosts.
         clock: Clock of the driver.
         transport: Transport to the hosts.
@@ -78,7 +81,7 @@ class Coordinator:
         self,
         run: RunSpec,
         specs: Sequence[HostSpec],
-        start: Beginnings,
+        start: InitialState,
         launcher: Launcher,
         *,
         clock: Clock,
@@ -97,9 +100,9 @@ class Coordinator:
         self.before = Counters()
         self.losses: list[Loss] = []
         if start.saved is not None:
-            self.before.restore(start.saved.record["counters"])
+            self.before = Counters.of(start.saved.record["counters"])
             self.losses += [Loss(**one) for one in start.saved.record.get("losses", [])]
-        self._reports: dict[Address, Report] = {}
+        self._reports: dict[Address, dict[str, Any]] = {}
         self.standing: Standing | None = None
         self.finished: dict[int, float] = {}
         self._synchronous_from: int | None = None
@@ -159,10 +162,10 @@ class Coordinator:
         finally:
             self._training = False
 
-    def has_finished(self, weights: Weights) -> None:
+    def has_finished(self, epoch: int, loss: float, standing: Standing) -> None:
         """Record a finished epoch and the new state for a recovery."""
-        self.standing = weights.standing
-        self.finished = {weights.epoch: weights.loss} | dict(weights.standing.losses)
+        self.standing = standing
+        self.finished = {epoch: loss} | dict(standing.losses)
         self._in_a_row, self._since = 0, self._clock.now()
 
     def has_worked(self, address: Address, worked: Worked, asked: float) -> None:
@@ -199,18 +202,11 @@ class Coordinator:
         if generation != self.generation or not accused:
             return
         number = max(accused, key=lambda one: (len(accused[one]), one))
-        others = ", ".join(self._specs[other].name for other in sorted(accused[number]))
-        seconds = self._config.host_timeout
-        self._lose(
-            number,
-            f"{self._specs[number].name}: no answer to {others} for {seconds:g} s (pipeline.host_timeout)",
-        )
+        self._silent(number, f" to {', '.join(self._specs[other].name for other in sorted(accused[number]))}")
 
-    def _silent(self, number: int) -> None:
-        seconds = self._config.host_timeout
-        self._lose(number, f"{self._specs[number].name}: no answer for {seconds:g} s (pipeline.host_timeout)")
-
-    def _lose(self, number: int, text: str) -> None:
+    def _silent(self, number: int, others: str = "") -> None:
+        name, seconds = self._specs[number].name, self._config.host_timeout
+        text = f"{name}: no answer{others} for {seconds:g} s (pipeline.host_timeout)"
         self._ended(number, HostError(text, lost=True))
 
     def _ended(self, number: int, error: HostError) -> None:
@@ -243,13 +239,12 @@ class Coordinator:
                 await asyncio.wait([task])
 
     async def _recover_from(self, error: HostError) -> None:
-        """Recover from lost hosts; raise any other error."""
+        """Replace lost hosts and assemble the next generation, and repeat this if more hosts are lost meanwhile.
+
+        Raises any other error.
+        """
         if not error.lost:
             raise error
-        await self._recover()
-
-    async def _recover(self) -> None:
-        """Replace lost hosts and assemble the next generation, and repeat this if more hosts are lost meanwhile."""
         begin, repeats = self._clock.now(), self._training
         wasted = begin - self._since if repeats else 0.0
         lost: dict[int, HostError] = {}
@@ -264,8 +259,8 @@ class Coordinator:
             try:
                 await self._during(self._reassemble(sorted(lost)))
                 break
-            except HostError as error:
-                if not error.lost:
+            except HostError as another:
+                if not another.lost:
                     raise
         now = self._clock.now()
         loss = Loss(
@@ -331,7 +326,7 @@ class Coordinator:
                 Address(role, index): report for role, index, report in reports
             }  # new hosts have no counters
         for report in self._reports.values():
-            self.before.add(counters_of(report))
+            self.before.add(Counters.of(report))
         self._reports.clear()
         await self._read_clocks()
         await self.ask_all(self.members.all, "build")
@@ -378,11 +373,3 @@ class Coordinator:
                 asked = self._clock.now()
                 there = await self.ask(address, "clock")
                 clock.heard(asked, there, self._clock.now())
-
-
-def counters_of(report: Report) -> Counters:
-    """Return the counters of a report."""
-    found = Counters()
-    found.restore(report.counters)
-    found.relaunches += report.relaunched
-    return found

@@ -9,13 +9,11 @@ from typing import Any, final
 from dorylax.clock import Clock
 from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.hosts.heart import Heart
-from dorylax.pipeline.hosts.members import GraphMember, Member, ParameterMember
-from dorylax.pipeline.hosts.messages import Assembly, Report
+from dorylax.pipeline.hosts.members import GraphMember, HostMember, ParameterMember
+from dorylax.pipeline.hosts.messages import DRIVER, Assembly
 from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport.base import Address, HostTransport, Role
-
-DRIVER = Address("driver", 0)
 
 
 @final
@@ -43,7 +41,7 @@ class Host:
         self._address = Address("process", number)
         self._spec, self._clock, self._transport, self._alone = spec, clock, transport, alone
         self._scope = ClockScope(clock)
-        self._members: list[Member] = []
+        self._members: list[HostMember] = []
         self._assembling = asyncio.Lock()
         self._heart = Heart(self._address, transport, clock, spec.run.config.host_timeout, self._silent)
         transport.register(self._address, self)
@@ -65,7 +63,7 @@ class Host:
                     return await self._assemble(payload)
         raise ValueError(f"a host cannot answer {kind!r} from {sender}")
 
-    async def _assemble(self, assembly: Assembly) -> list[tuple[Role, int, Report]]:
+    async def _assemble(self, assembly: Assembly) -> list[tuple[Role, int, dict[str, Any]]]:
         """Create the servers of a generation; return the addresses and reports of their predecessors."""
         if assembly.generation <= self._transport.generation:  # superseded by another loss
             return []

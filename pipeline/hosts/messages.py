@@ -1,4 +1,4 @@
-"""Messages between the driver, the ledger and hosts in other processes."""
+"""Addresses of the driver, the ledger and hosts in other processes, and the messages between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.records import Tree
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.transport.base import Role
+from dorylax.pipeline.transport.base import Address, Role
+
+DRIVER, LEDGER = Address("driver", 0), Address("ledger", 0)
+
+
+def host_address(role: str, index: int, servers: int) -> Address:
+    """Return the address of a server for the driver: graph servers first, then parameter servers."""
+    return Address("host", index if role == "graph" else servers + index)
 
 
 class News(NamedTuple):
@@ -57,20 +64,6 @@ class Standing(NamedTuple):
     synchronous_from: int | None
 
 
-class Weights(NamedTuple):
-    """Report to the driver after an epoch.
-
-    Attributes:
-        epoch: The finished epoch.
-        loss: Loss of the epoch.
-        standing: State of the run after it.
-    """
-
-    epoch: int
-    loss: float
-    standing: Standing
-
-
 class Assembly(NamedTuple):
     """Servers of a generation and their endpoints. Every loss starts a new generation.
 
@@ -111,18 +104,6 @@ class Beginning(NamedTuple):
     standing: Standing | None = None
 
 
-class Report(NamedTuple):
-    """Counters of a host.
-
-    Attributes:
-        counters: `dataclasses.asdict` of `Counters`.
-        relaunched: Number of hedged calls.
-    """
-
-    counters: Any
-    relaunched: int
-
-
 class Worked(NamedTuple):
     """Work of a host in an epoch.
 
@@ -131,13 +112,13 @@ class Worked(NamedTuple):
         spans: Spans of tasks since the previous epoch by that clock, as a JSON list of `Span`. JSON is compact for so many
             numbers and names.
         metrics: Metrics of the server in the epoch (`store.servers.to_dict`).
-        report: All counters.
+        report: All counters (`dataclasses.asdict` of `Counters`).
     """
 
     seconds: float
     spans: str
     metrics: dict[str, Any]
-    report: Report
+    report: dict[str, Any]
 
 
 class Evaluate(NamedTuple):

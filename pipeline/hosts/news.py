@@ -1,22 +1,20 @@
-"""Exchange between the ledger and hosts: status updates one way, allowances the other, in order and exactly once."""
+"""The ledger and the hosts: status updates one way, allowances the other, in order and exactly once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, final
 
-from dorylax.pipeline.hosts.messages import News, Told
+from dorylax.pipeline.hosts.messages import LEDGER, News, Standing, Told
 from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.progress import Progress
+from dorylax.pipeline.saved import save_known
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.transport.base import Address, Transport
+from dorylax.pipeline.transport.base import Address, Spawn, Transport
 from dorylax.pipeline.transport.delivery import deliver
-
-LEDGER = Address("ledger", 0)
-
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 @final
@@ -136,3 +134,69 @@ class _Teller:
     async def _ask(self, kind: str, payload: Any) -> None:
         order = (0, 1, self._number)
         await deliver(self._transport, LEDGER, self._host, kind, payload, num_bytes=0, order=order)
+
+
+@final
+class LedgerHandler:
+    """Handles reports of hosts to the ledger and the driver's requests to it.
+
+    Args:
+        progress: The ledger.
+        listener: Receiver of the hosts' reports.
+        parameters: Parameter servers of this process, including the first.
+    """
+
+    def __init__(self, progress: Progress, listener: Listener, parameters: ParameterServers) -> None:
+        self._progress, self._listener, self._parameters = progress, listener, parameters
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """See `RequestHandler`."""
+        progress = self._progress
+        match kind:
+            case "news":
+                assert isinstance(payload, News)
+                self._listener.hear(payload, sender)
+                return None
+            case "run":
+                epoch, holds = payload
+                for held in holds:
+                    progress.hold(held)
+                return await self._run(epoch)
+            case "standing":
+                ledger = progress.ledger
+                return ledger.standing, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
+            case "drain":
+                async with self._listener.stopped():  # otherwise an interval could be entering the held epoch
+                    return progress.drain()
+            case "synchronise":
+                async with self._listener.stopped():
+                    epoch = progress.synchronise(self._parameters.synchronise)
+                    if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
+                        progress.hold(
+                            epoch
+                        )  # otherwise hosts could start it before the driver reaches the previous one
+                    return epoch
+        raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
+
+    async def _run(self, epoch: int) -> tuple[float, Standing]:
+        """Return the loss of an epoch, and the state of the run after it."""
+        # One epoch beyond the driver's next, so that hosts neither wait for the driver nor run far ahead.
+        ledger = self._progress.ledger
+        ledger.limit(epoch + ledger.staleness + 1)
+        self._progress.open(epoch)
+        loss = await self._progress.finished(epoch)
+        return loss, self._standing()
+
+    def _standing(self) -> Standing:
+        newest, ledger = self._parameters.newest(), self._progress.ledger
+        return Standing(
+            ledger.min_epoch,
+            newest.version,
+            newest.params,
+            newest.opt_state,
+            newest.state,
+            save_known(newest),
+            self._parameters.due(),
+            self._progress.unasked(),
+            ledger.allowance.synchronous_from,
+        )

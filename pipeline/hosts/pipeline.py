@@ -12,7 +12,6 @@ from typing import Literal, final
 import optax
 
 from dorylax.clock import RealClock
-from dorylax.cost import Cluster
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
@@ -26,13 +25,10 @@ from dorylax.pipeline.hosts.processes import ProcessLauncher
 from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
-from dorylax.pipeline.hosts.wire import transport_of
-from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
-from dorylax.pipeline.prepare import Prepared, prepare
+from dorylax.pipeline.prepare import Job, Prepared, layout_for, prepare, prepared_for, prices_for
 from dorylax.pipeline.recorder import Trace
-from dorylax.pipeline.resources import cores_of_host
-from dorylax.pipeline.saved import Saved
-from dorylax.pipeline.setup import Beginnings, layout_for, prepared_for, prices_for
+from dorylax.pipeline.resources import cores_of_host, cpus_of_workers, on_cluster
+from dorylax.pipeline.saved import InitialState, Saved
 from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import stage_sizes
 from dorylax.program.model.base import ModelParts, Tree
@@ -47,32 +43,20 @@ from dorylax.settings.errors import ConfigError
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class HostsPipeline:
+class HostsPipeline(Job):
     """Immutable description of a training run on hosts.
 
     Attributes:
         prepared: Plan and its functions.
         evaluation: Plan of evaluations; None: hosts do not evaluate.
-        parts: The model.
-        loss: `(output, labels) -> [V]`.
         sums: Reported sums of evaluations.
         data: Data set, or the location of its shards.
-        optimizer: An optax transformation.
-        config: Settings of the pipeline.
-        prices: Prices for the bill; None for a free run.
-        seed: Seed of dropout and of the partition.
     """
 
     prepared: Prepared
     evaluation: Prepared | None
-    parts: ModelParts
-    loss: RowFunction
     sums: RowSums | None
     data: Dataset | ShardedData
-    optimizer: optax.GradientTransformation
-    config: PipelineConfig
-    prices: Cluster | None
-    seed: int
 
     @classmethod
     def of(
@@ -135,7 +119,7 @@ class HostsPipeline:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Passes of the program."""
+        """Passes that were applied to the program."""
         return self.prepared.plan.program.passes
 
     def start(
@@ -163,16 +147,16 @@ class HostsPipeline:
                 folder = make_socket_folder()
                 unfinished.callback(folder.remove)
                 sockets = folder.path
-            spec = self.spec(
-                config, unfinished, transport=transport, host=host, sockets=sockets, traces=trace is not None
+            spec = dataclasses.replace(
+                self.spec(config, unfinished), transport=transport, host=host, sockets=sockets, traces=trace is not None
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
                 spec,
-                Beginnings(params, opt_state, state, saved, epoch),
+                InitialState(params, opt_state, state, saved, epoch),
                 launcher,
                 clock=clock,
-                make_transport=lambda: transport_of(spec, clock),
+                make_transport=lambda: spec.open_transport(clock),
                 trace=trace,
                 config=config,
                 prices=self.prices,
@@ -180,25 +164,12 @@ class HostsPipeline:
                 cleanup=unfinished.pop_all(),
             )
 
-    def spec(
-        self,
-        config: PipelineConfig,
-        cleanup: contextlib.ExitStack,
-        *,
-        transport: Literal["ipc", "tcp"] = "ipc",
-        host: str = "",
-        sockets: Path | None = None,
-        traces: bool = False,
-    ) -> RunSpec:
+    def spec(self, config: PipelineConfig, cleanup: contextlib.ExitStack) -> RunSpec:
         """Return the settings shared by all hosts of a run, and write missing shards.
 
         Args:
             config: Settings of the pipeline, completed by the cluster.
             cleanup: Receives callbacks that remove the written shards.
-            transport: See `RunSpec`.
-            host: See `RunSpec`.
-            sockets: See `RunSpec`.
-            traces: See `RunSpec`.
 
         Raises:
             ConfigError: The graph cannot be divided as configured.
@@ -212,16 +183,13 @@ class HostsPipeline:
             spec=self.prepared.plan.program.traced.spec,
             optimizer=self.optimizer,
             config=config,
+            prices=self.prices,
             seed=self.seed,
             shards=shards,
             sums=self.sums,
             sizes=(sizes.vertices, sizes.edges),
             jax=jax_settings(),
             keys=RunKeys.make(),
-            transport=transport,
-            host=host,
-            sockets=sockets,
-            traces=traces,
             log_level=logging.getLogger("dorylax").getEffectiveLevel(),
         )
 

@@ -1,6 +1,6 @@
-"""The process of a host, which `processes` starts.
+"""The process of a host, which `processes` or `ray` starts.
 
-The process reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends with
+A plain process reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends with
 status 0 at the driver's request. An error is another line. The end of the input ends the process too: the driver is gone, or
 has closed the run. The process then has some seconds to remove its files, whatever it computes. The driver copies
 its standard error, with the host's name before each line.
@@ -14,6 +14,8 @@ import dataclasses
 import json
 import logging
 import os
+import queue
+import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -104,7 +106,6 @@ def live(
     from dorylax.machine import cores
     from dorylax.pipeline.hosts.host import Host
     from dorylax.pipeline.hosts.spec import HostSpec
-    from dorylax.pipeline.hosts.wire import transport_of
     from dorylax.pipeline.resources import cores_of_host
 
     spec = HostSpec.from_bytes(content)
@@ -116,7 +117,7 @@ def live(
     with RealClock(one_core=cores_of_host(run.config, cores()) == 1) as clock:
 
         async def life() -> None:
-            transport = transport_of(run, clock)
+            transport = run.open_transport(clock)
             with contextlib.ExitStack() as cleanup:
                 cleanup.callback(transport.close)
                 lives = Host(spec.number, dataclasses.replace(spec, run=run), clock, transport)
@@ -127,6 +128,45 @@ def live(
                 await lives.ended
 
         clock.run(life())
+
+
+@final
+class RayHost:
+    """A host in a Ray actor. `begin` starts it; `run` returns at its end, with a `Failure` as a dictionary or None."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._problem: dict[str, Any] | None = None
+
+    def begin(self, name: str, content: bytes) -> tuple[str, dict[str, Any] | None]:
+        """Start the host; return its endpoint and a failure.
+
+        Args:
+            name: Name of the host in the node's logs.
+            content: Result of `HostSpec.to_bytes`.
+        """
+        from dorylax.ray_cluster.connection import node_address
+
+        # Into the node's log, which several hosts share.
+        logging.basicConfig(format=f"{name}: {logging.BASIC_FORMAT}")
+        told: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def life() -> None:
+            try:
+                live(content, told.put, host=node_address())
+            except BaseException as error:
+                self._problem = dataclasses.asdict(Failure.of(error))
+            self._ended.set()
+            told.put("")
+
+        threading.Thread(target=life, name="host", daemon=True).start()
+        endpoint = told.get()
+        return endpoint, None if endpoint else self._problem or {"text": "it ended"}
+
+    def run(self) -> dict[str, Any] | None:
+        """Wait for the end of the host."""
+        self._ended.wait()
+        return self._problem
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[Future[None]], None]:

@@ -21,7 +21,7 @@ from dorylax.processes import has_ended, signal_name, start
 _MODULE = "dorylax.pipeline.hosts.process"
 _PRELOAD = (
     _MODULE,
-    *(f"dorylax.pipeline.hosts.{name}" for name in ("host", "spec", "wire")),
+    *(f"dorylax.pipeline.hosts.{name}" for name in ("host", "spec")),
     "dorylax.serverless.backends.remote",
     "dorylax.serverless.backends.local.pool",
     "flax.nnx",

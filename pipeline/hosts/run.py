@@ -15,16 +15,13 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.metrics.evaluation import Evaluated
-from dorylax.pipeline.counters import Counters
-from dorylax.pipeline.hosts.coordinator import Coordinator, counters_of
+from dorylax.pipeline.hosts.coordinator import Coordinator
 from dorylax.pipeline.hosts.launcher import Launcher
-from dorylax.pipeline.hosts.messages import Evaluate, Standing, Worked
-from dorylax.pipeline.hosts.news import LEDGER
+from dorylax.pipeline.hosts.messages import LEDGER, Evaluate, Worked
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
-from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.recorder import Counters, Trace
 from dorylax.pipeline.run import PipelineRun
-from dorylax.pipeline.saved import Saved, part_name
-from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.saved import InitialState, Saved, part_name
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.program.model.base import Tree
@@ -60,7 +57,7 @@ class HostsRun(PipelineRun):
     def __init__(
         self,
         spec: RunSpec,
-        start: Beginnings,
+        start: InitialState,
         launcher: Launcher,
         *,
         clock: Clock,
@@ -83,7 +80,7 @@ class HostsRun(PipelineRun):
             raise
 
     async def _start(
-        self, spec: RunSpec, start: Beginnings, launcher: Launcher, make_transport: Callable[[], HostTransport]
+        self, spec: RunSpec, start: InitialState, launcher: Launcher, make_transport: Callable[[], HostTransport]
     ) -> None:
         transport = make_transport()
         self._cleanup.callback(transport.close)
@@ -99,10 +96,11 @@ class HostsRun(PipelineRun):
         """See `PipelineRun`. Hosts receive it with the next epoch."""
         self._held[epoch] = -1
 
-    def _finish(self, epoch: int) -> tuple[float, Standing, list[ServerMetrics]]:
+    def _finish(self, epoch: int) -> tuple[float, tuple[Tree, Tree, Tree], list[ServerMetrics]]:
         with self._hosts.training():
             worked = self._run(lambda: self._train(epoch))
-        assert self._hosts.standing is not None
+        standing = self._hosts.standing
+        assert standing is not None
         self._held = {held: told for held, told in self._held.items() if held > epoch}
         servers = []
         for address, found in worked.items():
@@ -111,14 +109,14 @@ class HostsRun(PipelineRun):
                 later = self._hosts.clocks[address].offset + self._seconds_before
                 for span in json.loads(found.spans):
                     self._trace(Span(*span).later(later))
-        return self._hosts.finished[epoch], self._hosts.standing, servers
+        return self._hosts.finished[epoch], (standing.params, standing.opt_state, standing.state), servers
 
     async def _train(self, epoch: int) -> dict[Address, Worked]:
         hosts = self._hosts
         if epoch not in hosts.finished:
             new = [held for held, told in self._held.items() if told < hosts.generation and held >= epoch]
             self._held |= dict.fromkeys(new, hosts.generation)
-            hosts.has_finished(await hosts.ask(LEDGER, "run", (epoch, sorted(new))))
+            hosts.has_finished(epoch, *await hosts.ask(LEDGER, "run", (epoch, sorted(new))))
         found = await asyncio.gather(*(self._worked(address, epoch) for address in hosts.members.all))
         return dict(zip(hosts.members.all, found, strict=True))
 
@@ -198,7 +196,7 @@ class HostsRun(PipelineRun):
         total = Counters()
         total.add(self._hosts.before)
         for report in await self._hosts.ask_all(self._hosts.members.all, "report"):
-            total.add(counters_of(report))
+            total.add(Counters.of(report))
         return total
 
     def evaluate(self, params: Tree, state: Tree) -> Evaluated:

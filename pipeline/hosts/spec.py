@@ -1,4 +1,4 @@
-"""Specifications of hosts in other processes, and the codec of a run."""
+"""Specifications of hosts in other processes, and the transport of a run."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from typing import Any, Literal, NamedTuple, final
 
 import cloudpickle
 import jax
-import optax
 
+from dorylax.clock import Clock
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.metrics.evaluation import Evaluated, RowSums
-from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.messages import (
     Assembly,
     Beginning,
     Evaluate,
     News,
-    Report,
     Standing,
     Told,
-    Weights,
     Worked,
 )
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.records import Pulled, Push, Step
-from dorylax.pipeline.prepare import Prepared, prepare
+from dorylax.pipeline.prepare import Job, Prepared, prepare
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.codec import Codec
-from dorylax.program.model.base import ModelParts
-from dorylax.program.model.loss import RowFunction
+from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.store.arrays import Part
@@ -42,22 +38,17 @@ from dorylax.store.arrays import Part
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Step),
-    *(News, Told, Allowance, Assembly, Standing, Weights, Beginning, Report, Worked, Evaluate, Evaluated, Part),
+    *(News, Told, Allowance, Assembly, Standing, Beginning, Worked, Evaluate, Evaluated, Part),
 )
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class RunSpec:
+class RunSpec(Job):
     """Settings shared by all hosts of a run.
 
     Attributes:
-        parts: The model.
-        loss: `(output, labels) -> [V]`.
         spec: Specification of the data.
-        optimizer: An optax transformation.
-        config: Settings of the pipeline.
-        seed: Seed of dropout and latencies.
         shards: Files of graph servers.
         sums: Reported sums of evaluations; None: hosts do not evaluate.
         sizes: Rows per call of a stage: vertices, edges.
@@ -70,19 +61,14 @@ class RunSpec:
         log_level: Level of the logger `dorylax` in the driver.
     """
 
-    parts: ModelParts
-    loss: RowFunction
     spec: DataSpec
-    optimizer: optax.GradientTransformation
-    config: PipelineConfig
-    seed: int
     shards: ShardedData
     sums: RowSums | None
     sizes: tuple[int, int]
     jax: dict[str, Any]
     keys: RunKeys
-    transport: Literal["ipc", "tcp"]
-    host: str = "127.0.0.1"
+    transport: Literal["ipc", "tcp"] = "ipc"
+    host: str = ""
     sockets: Path | None = None
     traces: bool = False
     log_level: int = logging.WARNING
@@ -97,6 +83,12 @@ class RunSpec:
     def evaluation(self) -> Prepared:
         """Plan and functions of the exact forward pass, equal on every graph server."""
         return prepare(self.parts, self.spec, self.config.passes, loss=None, workers=False)
+
+    def open_transport(self, clock: Clock) -> ZeroMqTransport:
+        """Create the transport of this process, on the loop of its clock."""
+        return ZeroMqTransport(
+            self.keys, self.transport, host=self.host, folder=self.sockets, codec=self.codec(), spawn=clock.spawn
+        )
 
     def codec(self) -> Codec:
         """Return the codec of messages between hosts."""

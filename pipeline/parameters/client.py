@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from dorylax.pipeline.parameters.endpoint import PULL, PUSH
-from dorylax.pipeline.parameters.records import Pulled, Push, Sums
+from dorylax.pipeline.parameters.records import PULL, PUSH, Pulled, Push, Sums
 from dorylax.pipeline.transport.base import Address, Then, Transport, Waiting, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 

@@ -6,25 +6,86 @@ The decisions are in `server` and `sequencer`; this module carries them out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, final
 
-from dorylax.pipeline.parameters.compute import Compute
+from dorylax.clock import Clock, Duration
+from dorylax.cost import TimeModel
 from dorylax.pipeline.parameters.prediction import Prediction
-from dorylax.pipeline.parameters.records import Applied, Finish, Pulled, Push, ServerState, Step, Sums, Tree
+from dorylax.pipeline.parameters.records import (
+    APPLY,
+    ARRIVED,
+    FINISH,
+    PREDICT,
+    UPDATES,
+    Applied,
+    Finish,
+    Pulled,
+    Push,
+    ServerState,
+    Step,
+    Sums,
+    Tree,
+)
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
+from dorylax.pipeline.transport.base import Address, Spawn, Transport, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
-# The kind of a message or computation: the second number of its `order`, after the epoch or the version.
-PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY, PREDICT = range(7)
+T = TypeVar("T")
 
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Runs a coroutine as a task, and stops the run if it fails: `Clock.spawn`."""
+
+@final
+class ParameterWorkers:
+    """One worker of the clock per parameter server: a thread, or virtual time from a cost model.
+
+    Args:
+        num_servers: P, the number of servers.
+        clock: Provides the workers.
+        times: Gives the duration of updates in virtual time; None on the real clock.
+        recorder: Records each computation.
+    """
+
+    def __init__(self, num_servers: int, clock: Clock, times: TimeModel | None, recorder: Recorder) -> None:
+        self._workers = [clock.workers(f"parameters {server}", 1) for server in range(num_servers)]
+        self._times, self._recorder = times, recorder
+
+    async def __call__(
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
+    ) -> T:
+        """Run a computation of a parameter server, and return its result.
+
+        Args:
+            server: The number of the server.
+            kind: "finish" (a complete gradient), "update" (an optimizer step) or "predict" (later weights).
+            work: The computation. It must not use data that other tasks change.
+            num_bytes: The bytes of the parameters.
+            order: A key that is unique on the server: `(epoch, FINISH, interval)`, `(version, APPLY)` or
+                `(version, PREDICT, ahead)`.
+            epoch: The epoch that the computation belongs to.
+        """
+        seconds: Duration = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
+        try:
+            timed = await self._workers[server].run(work, seconds=seconds, order=order)
+        except Exception as error:
+            of = f"interval {order[-1]}" if kind == "finish" else f"version {order[0]}"
+            note_place(error, f"parameter server {server}, {of}, epoch {epoch}, {kind}")
+            raise
+        times = (timed.start, timed.end)
+        if kind == "update":
+            assert isinstance(timed.value, ServerState)
+            made = timed.value
+            gate = None if made.stability is None else "open" if made.may_be_ahead else "closed"
+            self._recorder.update(server, epoch, order[0], times, gate)
+        elif kind == "predict":
+            self._recorder.predict(server, epoch, order[0], times)
+        else:
+            self._recorder.finish(server, order[-1], epoch, times)
+        return timed.value
 
 
 @final
@@ -64,7 +125,7 @@ class ParameterEndpoint:
         gate: StabilityGate | None,
         finish: Finish,
         transport: Transport,
-        compute: Compute,
+        compute: ParameterWorkers,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
         recorder: Recorder,

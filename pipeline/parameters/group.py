@@ -11,16 +11,17 @@ from typing import Any, final
 import jax
 import optax
 
-from dorylax.pipeline.parameters.compute import Compute, in_place
-from dorylax.pipeline.parameters.endpoint import ParameterEndpoint, Spawn
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters.endpoint import ParameterEndpoint, ParameterWorkers
 from dorylax.pipeline.parameters.prediction import choose
-from dorylax.pipeline.parameters.records import Advance, Applied, Finish, ServerState, Tree
+from dorylax.pipeline.parameters.records import Advance, Applied, Finish, ServerState
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.transport.base import Transport
+from dorylax.pipeline.saved import InitialState, remembered, stability
+from dorylax.pipeline.transport.base import Spawn, Transport
 from dorylax.store.servers import ParameterServerMetrics
 
 
@@ -32,10 +33,9 @@ class ParameterServers:
     gradients of all intervals of an epoch, all servers have the same version.
 
     Args:
-        params: The initial parameters.
-        state: The model's other variables, with their initial values.
+        start: The initial state.
         optimizer: An optax transformation; it is pickled and loaded, as for a server in another process.
-        num_servers: P ≥ 1.
+        config: Settings of the pipeline: numbers of servers, update policy, predictions and stability gate.
         num_intervals: K ≥ 1.
         stages: The stages that push in every interval and epoch; at least one.
         finish: Computes the complete gradient of an interval from the sums of its stages.
@@ -43,36 +43,20 @@ class ParameterServers:
         transport: Carries messages between servers. The local servers register with it.
         spawn: Starts a task: `Clock.spawn`.
         on_applied: Called once per complete gradient when it is in the weights, in the order of versions.
-        update: "per_epoch" or "per_interval".
-        interval_step_scaling: The `Sequencer` argument of that name.
-        sync_every: The `Sequencer` argument of that name.
-        gradient_share: The `Sequencer` argument of that name.
-        ahead_share: The share, rounded down, of each server's intervals that may pull weights before the step of the
-            previous epoch. Only with one update per epoch.
-        predict_weights: The method that predicts the weights of intervals ahead of the newest version, or "none"; see
-            `prediction.choose`. Only with one update per epoch.
-        stability_gate: Whether a `StabilityGate` decides when intervals may run ahead. Only with one update per epoch.
-        remembered: The leaves of a saved `ServerState.remembered`, in order; None at a first start.
-        stability: The leaves of a saved `ServerState.stability`, in order; None at a first start.
         compute: Runs the computations of the servers.
-        opt_state: A saved state of the optimizer; None initialises it.
-        version: The number of updates that `params` and `state` contain.
-        first_epoch: The first epoch.
-        due: The `Sequencer` argument of that name.
         here: The numbers of the servers in this process; None for all. The other processes pass the same arguments.
         recorder: Counts pulls, pushes and bytes.
 
     Raises:
-        ValueError: A number is too small, `update` is unknown, or `OptimizerStep` refuses the optimizer.
+        ValueError: `stages` is empty, or `OptimizerStep` refuses the optimizer.
     """
 
     def __init__(
         self,
-        params: Tree,
-        state: Tree,
-        optimizer: optax.GradientTransformation | bytes,
+        start: InitialState,
+        optimizer: optax.GradientTransformation,
+        config: PipelineConfig,
         *,
-        num_servers: int,
         num_intervals: int,
         stages: Sequence[int],
         finish: Finish,
@@ -80,46 +64,33 @@ class ParameterServers:
         transport: Transport,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
-        update: str = "per_epoch",
-        interval_step_scaling: bool = True,
-        sync_every: int = 1,
-        gradient_share: float = 1.0,
-        ahead_share: float = 1.0,
-        predict_weights: str = "none",
-        stability_gate: bool = False,
-        remembered: Sequence[Any] | None = None,
-        stability: Sequence[Any] | None = None,
-        compute: Compute = in_place,
-        opt_state: Tree | None = None,
-        version: int = 0,
-        first_epoch: int = 0,
-        due: Sequence[int] | None = None,
+        compute: ParameterWorkers,
         here: Sequence[int] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        if num_servers < 1:
-            raise ValueError(f"num_servers must be ≥ 1, got {num_servers}")
-        if num_intervals < 1:
-            raise ValueError(f"num_intervals must be ≥ 1, got {num_intervals}")
+        num_servers, update = config.parameter_servers, config.update or "per_epoch"
+        params, saved = start.params, start.saved
+        version = 0 if saved is None else int(saved.record["version"])
         step = OptimizerStep(optimizer, params, advance, by_epoch=update == "per_interval")
         sequencer = Sequencer(
             num_intervals,
             update,
-            interval_step_scaling=interval_step_scaling,
-            sync_every=sync_every,
-            gradient_share=gradient_share,
-            first=first_epoch,
+            interval_step_scaling=config.interval_step_scaling,
+            sync_every=config.sync_every,
+            gradient_share=config.gradient_share,
+            first=start.epoch,
             version=version,
-            due=due,
+            due=start.due,
         )
-        prediction = choose(predict_weights, step)
-        start = step.start(params, state, opt_state, version)
-        if prediction is not None and remembered is not None:
+        prediction = choose(config.predict_weights or "none", step)
+        first = step.start(params, start.state, start.opt_state, version)
+        if prediction is not None and saved is not None and (leaves := remembered(saved)) is not None:
             structure = jax.tree.structure(prediction.like(params))
-            start = start._replace(remembered=jax.tree.unflatten(structure, remembered))
-        gate = StabilityGate() if stability_gate else None
+            first = first._replace(remembered=jax.tree.unflatten(structure, leaves))
+        gate = StabilityGate() if config.gated else None
         if gate is not None:
-            start = start._replace(stability=gate.start(params) if stability is None else Stability(*stability))
+            measured: Sequence[Any] | None = None if saved is None else stability(saved)
+            first = first._replace(stability=gate.start(params) if measured is None else Stability(*measured))
         self._sequencer, self._num_intervals = sequencer, num_intervals
         self._recorder = Recorder({}, None) if recorder is None else recorder
         self._here = range(num_servers) if here is None else here
@@ -128,7 +99,11 @@ class ParameterServers:
                 index,
                 num_servers,
                 ParameterServer(
-                    start, stages, first_epoch, _most_ahead(ahead_share, num_intervals, num_servers, index), due
+                    first,
+                    stages,
+                    start.epoch,
+                    _most_ahead(config.ahead_share, num_intervals, num_servers, index),
+                    start.due,
                 ),
                 None if index else sequencer,
                 step=step,
@@ -174,21 +149,8 @@ class ParameterServers:
         """Return the counts of an epoch that no interval has started, for `EpochCounts.restore`."""
         return [dataclasses.asdict(self._recorder.parameters[index].of(epoch)) for index in self._here]
 
-    def state(self) -> ServerState:
-        """Return the state for a checkpoint. Servers made from it continue exactly where these stopped.
-
-        Raises:
-            RuntimeError: The servers are not `settled`.
-        """
-        if not self.settled:
-            raise RuntimeError(
-                f"parameter servers cannot be saved while intervals compute ({self.live_stashes} stashes are live): "
-                "close the gate, and wait until all stand"
-            )
-        return self.newest()
-
     def forget(self) -> None:
-        """Drop everything that `state()` does not save, so that a resumed run gives the same result.
+        """Drop everything that a checkpoint does not save, so that a resumed run gives the same result.
 
         The servers must be `settled`.
         """

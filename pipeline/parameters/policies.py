@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -14,8 +15,7 @@ import numpy as np
 from dorylax.pipeline.parameters.records import Applied, Step, Tree
 
 
-@runtime_checkable
-class UpdatePolicy(Protocol):
+class UpdatePolicy(ABC):
     """Turns complete gradients into steps.
 
     Each gradient is in exactly one step of its epoch, or late. When the gradients of all intervals up to an epoch have
@@ -25,8 +25,9 @@ class UpdatePolicy(Protocol):
     @property
     def waiting(self) -> int:
         """The number of gradients that have arrived and are in no step yet."""
-        ...
+        return 0
 
+    @abstractmethod
     def add(self, gradient: Step) -> Sequence[Step | Applied]:
         """Add an interval's gradient: each once, the epochs of an interval in order.
 
@@ -34,11 +35,9 @@ class UpdatePolicy(Protocol):
             The new steps, in order and not numbered. An `Applied` of version 0 if the gradient is too late for the step of
             its epoch.
         """
-        ...
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027
         """Drop everything that a checkpoint does not save. No gradient may be waiting."""
-        ...
 
 
 @final
@@ -79,7 +78,7 @@ def _accumulate(total: np.ndarray, term: Any) -> None:
 
 
 @final
-class PerEpoch:
+class PerEpoch(UpdatePolicy):
     """Sums the gradients of all intervals in the order of intervals. The statistics are those of the first interval.
 
     Args:
@@ -106,12 +105,9 @@ class PerEpoch:
         del self._epochs[epoch]
         return [_whole(epoch, [come[interval] for interval in range(self._num_intervals)], total.total)]
 
-    def forget(self) -> None:
-        """See `UpdatePolicy`."""
-
 
 @final
-class PerInterval:
+class PerInterval(UpdatePolicy):
     """Turns each complete gradient into a step.
 
     Args:
@@ -119,8 +115,6 @@ class PerInterval:
         scaling: Whether K steps move as far as one step with the sum of K gradients.
         made: Epoch → the number of intervals whose gradient of that epoch is already in a step.
     """
-
-    waiting = 0
 
     def __init__(self, num_intervals: int, *, scaling: bool = True, made: Mapping[int, int] | None = None) -> None:
         self._num_intervals, self._factor = num_intervals, num_intervals if scaling else 1
@@ -134,12 +128,9 @@ class PerInterval:
             del self._come[gradient.epoch]
         return [gradient._replace(factor=self._factor, closes=closes)]
 
-    def forget(self) -> None:
-        """See `UpdatePolicy`."""
-
 
 @final
-class LateGradients:
+class LateGradients(UpdatePolicy):
     """Makes the step of an epoch after the step before it, when enough gradients have arrived.
 
     As in synchronous SGD with backup workers (Chen et al., 2016), a step needs only a share of the gradients. The last
@@ -198,7 +189,7 @@ class LateGradients:
 
 
 @final
-class Switching:
+class Switching(UpdatePolicy):
     """Passes each gradient to the policy of its epoch, for runs that switch from async to pipe.
 
     Args:

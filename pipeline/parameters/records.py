@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.stability import Stability
 
+# The kind of a message or computation: the second number of its `order`, after the epoch or the version.
+PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY, PREDICT = range(7)
+
 Tree = Any
 """A pytree of arrays."""
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
 
 Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "process", "driver"]
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Runs a coroutine as a task, and stops the run if it fails: `Clock.spawn`."""
 
 WHOLE_PROCESS: tuple[Role, ...] = ("process", "driver")
 """Roles that represent a whole process rather than one server in it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -57,3 +58,10 @@ def _resumed(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, 
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+async def all_of(awaitables: Sequence[Awaitable[T]]) -> list[T]:
+    """Return all results in order. A single awaitable is awaited without a new task."""
+    if len(awaitables) == 1:
+        return [await awaitables[0]]
+    return list(await asyncio.gather(*awaitables))

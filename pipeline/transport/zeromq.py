@@ -24,18 +24,14 @@ from typing import Any, Literal, NamedTuple, final
 
 import zmq
 
-from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Spawn, Then, Waiting
 from dorylax.pipeline.transport.codec import Codec
-from dorylax.pipeline.transport.first_step import Begun, begin, finished
-from dorylax.pipeline.transport.inbox import Inbox
+from dorylax.pipeline.transport.delivery import Inbox
+from dorylax.pipeline.transport.first_step import Begun, all_of, begin, finished
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
-
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Run a coroutine as a task, and stop the run if it fails: `Clock.spawn`."""
 
 Socket = zmq.Socket[bytes]
 

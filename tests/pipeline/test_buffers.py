@@ -10,8 +10,8 @@ from dorylax.graph import Graph
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import lay_out, partition
 from dorylax.graph.shard import Shard
-from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer, reads
-from dorylax.pipeline.stamps import NEVER
+from dorylax.pipeline.buffers import MergeBuffer, RowBuffer
+from dorylax.pipeline.stamps import NEVER, Reads, reads
 
 
 def cut(servers: int = 3, intervals: int = 3) -> tuple[Graph, tuple[Shard, ...]]:

@@ -11,7 +11,7 @@ from support.pipelines import make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import Cluster, clusters
 from dorylax.pipeline import config as config_module
-from dorylax.pipeline import setup
+from dorylax.pipeline import prepare
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 
@@ -23,7 +23,7 @@ compilation = one_compilation(40, EDGE_CHUNK)
 @contextlib.contextmanager
 def rented(cluster: Cluster) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (setup, config_module):
+        for module in (prepare, config_module):
             patch.setattr(module, "find_cluster", lambda _: cluster)
         yield
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dorylax.cost import Calls
-from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.recorder import Counters
 from dorylax.serverless.controller.call import Call, Outcome
 from dorylax.serverless.task import TaskKey
 

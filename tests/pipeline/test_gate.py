@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import Started
-from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.staleness import Allowance, Gate
 
 
 def allowance(horizon: int) -> Allowance:

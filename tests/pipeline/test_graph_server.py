@@ -10,7 +10,8 @@ from support.pipelines import running, small_data
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.run import PipelineRun
-from dorylax.pipeline.transport import InProcessTransport, Waiting
+from dorylax.pipeline.transport.base import Waiting
+from dorylax.pipeline.transport.in_process import InProcessTransport
 
 
 def rows_sent(
@@ -32,7 +33,7 @@ def rows_sent(
     with running(model, small_data(), config) as run:
         for _ in range(2):
             run.run_epoch()
-        plan = run._hosts[0].server.context.plan  # type: ignore[attr-defined]
+        plan = run._member.hosts[0].server.context.plan  # type: ignore[attr-defined]
     return found, plan
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from dorylax.pipeline.guard import Guard
+from dorylax.pipeline.stamps import Guard
 
 
 def test_a_write_waits_for_readers_and_new_readers_wait_for_it():

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.placement import cores_of_each
-from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster, usual_workers
-from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.hosts.ray import cores_of_each
+from dorylax.pipeline.resources import Resources, cpus_of_workers, on_cluster, usual_workers
 from dorylax.ray_cluster.cluster import Node
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dorylax.pipeline.messages import Started, Walked
-from dorylax.pipeline.parameters import Applied
+from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.staleness import Allowance, Ledger
 

@@ -25,11 +25,12 @@ from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
 from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
-from dorylax.pipeline import engine, setup, tensor_calls
+from dorylax.pipeline import engine, prepare, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import posted
+from dorylax.pipeline.transport.in_process import InProcessTransport
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
@@ -239,7 +240,7 @@ def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Fa
 
     hooks.install(patch)
     draw_gates(case.seed, case.gate, patch)
-    patch.setattr(setup, "find_cluster", lambda name: case.cluster)
+    patch.setattr(prepare, "find_cluster", lambda name: case.cluster)
     patch.setattr(engine, "InProcessTransport", transport)
     patch.setattr(
         tensor_calls, "InlineBackend", lambda *args, **options: FaultyBackend(faults, InlineBackend(*args, **options))

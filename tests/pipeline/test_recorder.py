@@ -4,8 +4,7 @@ import pytest
 
 from dorylax.cost import Calls
 from dorylax.pipeline.interval_pass import IntervalPass
-from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.server_counts import GraphCounts, ParameterCounts
+from dorylax.pipeline.recorder import GraphCounts, ParameterCounts, Recorder
 from dorylax.pipeline.timeline import Span
 from dorylax.serverless.controller.call import Call, Outcome
 from dorylax.serverless.task import TaskKey

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.sampling import LIMIT, Sampling
+from dorylax.pipeline.trace import LIMIT, Sampling
 
 
 def traced(sampling: Sampling, epochs: int, size: int) -> tuple[list[int], list[tuple[int, int]]]:

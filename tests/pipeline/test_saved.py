@@ -36,7 +36,7 @@ def trained(run: PipelineRun) -> Saved:
 
 
 def servers(run: PipelineRun) -> list[Any]:
-    return [host.server for host in run._hosts]
+    return [host.server for host in run._member.hosts]
 
 
 def test_what_is_put_back_is_what_was_saved_and_training_does_not_change_it() -> None:

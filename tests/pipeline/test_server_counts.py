@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from dorylax.pipeline.server_counts import EpochCounts, GraphCounts, ParameterCounts
+from dorylax.pipeline.recorder import EpochCounts, GraphCounts, ParameterCounts
 
 
 def test_what_is_done_counts_for_its_epoch_whenever_it_is_done() -> None:

@@ -16,7 +16,7 @@ from support.pipelines import MODELS, make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import INSTANCES, Cluster, clusters
 from dorylax.pipeline import config as config_module
-from dorylax.pipeline import setup, timing
+from dorylax.pipeline import prepare, timing
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
@@ -126,7 +126,7 @@ def test_counts_are_all_it_needs(model, mode):
 def rented(cluster: Cluster) -> Iterator[None]:
     """Whatever a configuration names, it is this cluster."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (setup, config_module, timing):
+        for module in (prepare, config_module, timing):
             patch.setattr(module, "find_cluster", lambda _: cluster)
         yield
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from dorylax.errors import RunWarning
-from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.trace import TraceWriter
+from dorylax.pipeline.trace import Sampling, TraceWriter
 
 
 def epoch_of(number: int, tasks: int = 3) -> Iterator[Span]:

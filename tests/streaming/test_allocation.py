@@ -11,7 +11,7 @@ import pytest
 _FAULTS = """
 import resource, sys
 import numpy as np
-from dorylax.streaming.allocation import keep_freed_memory
+from dorylax.streaming.spare import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 for _ in range(3):
@@ -38,7 +38,7 @@ _HELD = """
 import ctypes, threading
 import numpy as np
 from dorylax.machine import resident_bytes
-from dorylax.streaming.allocation import give_back_freed_memory, keep_freed_memory
+from dorylax.streaming.spare import give_back_freed_memory, keep_freed_memory
 keep_freed_memory()
 def work():
     arrays = [np.ones(2 << 20, np.uint8) for _ in range(20)]

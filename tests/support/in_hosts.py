@@ -168,35 +168,35 @@ def fail_at(interval: int, epoch: int) -> None:
 def send_one_at_a_time() -> None:
     """Graph servers have one message on its way, however small."""
     from dorylax.pipeline.hosts import members
-    from dorylax.pipeline.transport.window import Window
+    from dorylax.pipeline.transport.delivery import Window
 
     members.Window = lambda: Window(1)
 
 
 def refuse() -> None:
     """Graph servers refuse their settings."""
-    from dorylax.pipeline.hosts import members
+    from dorylax.pipeline import member
     from dorylax.settings.errors import ConfigError
 
     def refuses(*_: Any, **__: Any) -> None:
         raise ConfigError.of("tensor.host", "= 192.0.2.1 must be an address of this machine")
 
-    members.make_backend = refuses  # type: ignore[assignment]
+    member.make_backend = refuses  # type: ignore[assignment]
 
 
 def fill_disk() -> None:
     """Graph servers cannot write their files of checkpoints."""
-    from dorylax.pipeline.hosts import checkpoint_parts
+    from dorylax.pipeline import saved
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    checkpoint_parts.write_part = full  # type: ignore[assignment]
+    saved.write_part = full  # type: ignore[assignment]
 
 
 def be_elsewhere(folder: str) -> None:
     """Graph servers are on machines that have another folder of this name."""
-    from dorylax.pipeline.hosts import checkpoint_parts
+    from dorylax.pipeline import saved
 
-    here = checkpoint_parts.open_storage
-    checkpoint_parts.open_storage = lambda place: here(place.replace(folder, f"{folder}-there"))
+    here = saved.open_storage
+    saved.open_storage = lambda place: here(place.replace(folder, f"{folder}-there"))

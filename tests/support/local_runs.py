@@ -47,7 +47,9 @@ class Run:
         self.states: list[State] = []
         self.prepared = pipeline.prepared
         self.pipeline = pipeline.start(parts.params, None, parts.state)
-        self.backend: Any = self.pipeline._hosts[0].server.controller._backend  # one for all servers of a process
+        self.backend: Any = self.pipeline._member.hosts[
+            0
+        ].server.controller._backend  # one for all servers of a process
 
     def train(self) -> None:
         """One epoch more."""
@@ -70,7 +72,7 @@ def check(found: Run, undisturbed: Undisturbed) -> None:
     for epoch, (one, other) in enumerate(zip(found.states, wanted, strict=True)):
         assert one == other, f"epoch {epoch}"
     assert found.states[-1].version == len(found.states)
-    counters, calls = found.pipeline.counters(), found.pipeline._recorder.counters.calls
+    counters, calls = found.pipeline.counters(), found.pipeline._member.recorder.counters.calls
     assert calls.requests == counters["tensor_tasks"] + counters["retries"] + counters["late"]
 
 

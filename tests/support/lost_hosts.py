@@ -424,9 +424,9 @@ def be_driver(mode: str, phase: str, folder: str, signs: str) -> None:
 
 def fill_disk_once(folder: str) -> None:
     """The first file of a checkpoint that a host writes finds the disk full."""
-    from dorylax.pipeline.hosts import checkpoint_parts
+    from dorylax.pipeline import saved
 
-    write = checkpoint_parts.write_part
+    write = saved.write_part
 
     def writes(*given: Any, **named: Any) -> Any:
         with contextlib.suppress(FileExistsError):
@@ -434,4 +434,4 @@ def fill_disk_once(folder: str) -> None:
             raise OSError(28, "No space left on device")
         return write(*given, **named)
 
-    checkpoint_parts.write_part = writes  # type: ignore[assignment]
+    saved.write_part = writes  # type: ignore[assignment]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from dorylax.pipeline.transport import Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.delivery import posted
 
 

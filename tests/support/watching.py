@@ -23,20 +23,21 @@ import pytest
 
 from dorylax.clock.real import Threads
 from dorylax.ops import row_operators
-from dorylax.pipeline import setup
+from dorylax.pipeline import member
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_pass import IntervalPass
-from dorylax.pipeline.parameters import Applied, ParameterClient, ParameterServers, Pulled
+from dorylax.pipeline.parameters.client import ParameterClient
+from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.policies import LateGradients
-from dorylax.pipeline.parameters.records import ServerState, Step
+from dorylax.pipeline.parameters.records import Applied, Pulled, ServerState, Step
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport import Address, Then
+from dorylax.pipeline.transport.base import Address, Then
 from dorylax.serverless.task import TaskKey
 from support.witness import fingerprint
 
@@ -235,7 +236,7 @@ class Hooks:
             tell("applies", list(news.pairs))
             applied(progress, news)
 
-        patch.setattr(setup, "ParameterServers", make)
+        patch.setattr(member, "ParameterServers", make)
         patch.setattr(ParameterClient, "pull", pulls)
         patch.setattr(ParameterServer, "pull", serves)
         patch.setattr(ParameterServer, "push", pushes)

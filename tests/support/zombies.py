@@ -63,7 +63,7 @@ def refused(folder: Path) -> int:
 
 def _remember(folder: str) -> None:
     """Has this process note what it asks, to say it again, and count what it refuses of others that do so."""
-    from dorylax.pipeline.transport.inbox import Inbox
+    from dorylax.pipeline.transport.delivery import Inbox
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     said: list[Any] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,15 @@ def without_dead(closed: ClosedJaxpr) -> ClosedJaxpr:
     return close(jaxpr.invars, jaxpr.outvars, kept, consts)
 
 
-def live(equations: Sequence[JaxprEqn], wanted: Iterable[Any]) -> list[JaxprEqn]:
-    """Return the equations, in order, that the wanted atoms depend on."""
-    needed = set(variables(wanted))
+def live(equations: Sequence[JaxprEqn], wanted: Iterable[Any], known: Collection[Var] = ()) -> list[JaxprEqn]:
+    """Return the equations, in order, that compute the wanted atoms from the inputs and the known values."""
+    known = set(known)
+    needed = set(variables(wanted)) - known
     kept = []
     for equation in reversed(equations):
-        if any(var in needed for var in equation.outvars):
+        if not needed.isdisjoint(equation.outvars):
             kept.append(equation)
-            needed.update(variables(equation.invars))
+            needed.update(var for var in variables(equation.invars) if var not in known)
     return kept[::-1]
 
 

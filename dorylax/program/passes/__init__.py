@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dorylax.errors import InputError
+from dorylax.program.passes.crossing import cut, rematerialise, sink
 from dorylax.program.passes.order import ORDER
-from dorylax.program.passes.prices import cut, rematerialise, sink
 from dorylax.program.passes.reorder import reorder
 from dorylax.program.passes.split import fuse, hoist, prune, settle
 from dorylax.program.tasks.split_model import AnySplit

@@ -48,9 +48,7 @@ class ProgramFunction:
         }
         sizes = {SYMBOLS["vertex"]: num_vertices, SYMBOLS["edge"]: num_edges}
         # Their equations are removed, so kept values are inputs.
-        rest = live(
-            [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
-        )
+        rest = live(jaxpr.eqns, jaxpr.outvars, kept)
         # Values per edge are moved from the user's order into slots once, not in every epoch.
         kept |= {var: None for equation in rest for var in variables(equation.invars) if var in by_edge}
         before = close(jaxpr.invars, list(kept), live(jaxpr.eqns, kept))

@@ -22,8 +22,7 @@ from dorylax.memory.estimate import Compiled, Estimate, Process, Remedy, gibibyt
 from dorylax.memory.hosts import estimate_hosts
 from dorylax.memory.phases import phases
 from dorylax.memory.sources import shape_of
-from dorylax.pipeline.prepare import prepare
-from dorylax.pipeline.setup import prepared_for
+from dorylax.pipeline.prepare import prepare, prepared_for
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart

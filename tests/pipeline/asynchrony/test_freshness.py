@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.pipeline.asynchrony.base import BlocksRead
-from dorylax.pipeline.asynchrony.freshness import FreshShare
+from dorylax.pipeline.asynchrony import BlocksRead, FreshShare
 
 # Blocks 0 to 3 are of the reader's server, 2 is its own, and it reads nothing of 1 and 5.
 READ = BlocksRead(np.array([7, 0, 90, 1, 3, 0, 2]), 2, np.arange(7) < 4)

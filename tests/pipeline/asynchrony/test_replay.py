@@ -20,12 +20,14 @@ from support.pipelines import OPTIONS, make_pipeline, messy_data, one_compilatio
 from support.replay import GAT, GCN, NEVER, SAGE, Model, Problem, Replay, Schedule
 
 from dorylax.graph.dataset import Dataset
-from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer
+from dorylax.pipeline.buffers import MergeBuffer, RowBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer, Job
-from dorylax.pipeline.parameters import ParameterClient, Pulled, stability
-from dorylax.pipeline.stamps import Quorum, Stamps
+from dorylax.pipeline.parameters import stability
+from dorylax.pipeline.parameters.client import ParameterClient
+from dorylax.pipeline.parameters.records import Pulled
+from dorylax.pipeline.stamps import Quorum, Reads, Stamps
 from dorylax.pipeline.timeline import Span
 from dorylax.serverless.config import TensorConfig
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.pipeline.asynchrony.smoothing import ExponentialMean
+from dorylax.pipeline.asynchrony import ExponentialMean
 from dorylax.pipeline.buffers import blend, shares
 
 ROWS = np.random.default_rng(0).normal(size=(6, 4, 2)).astype(np.float32)  # six epochs of four rows

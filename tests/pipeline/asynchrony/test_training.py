@@ -10,7 +10,8 @@ import pytest
 from support.pipelines import messy_data, one_compilation, running
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.parameters import ParameterClient, Pulled
+from dorylax.pipeline.parameters.client import ParameterClient
+from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 from dorylax.pipeline.timeline import Span

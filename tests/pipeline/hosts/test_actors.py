@@ -20,8 +20,7 @@ from support.ray_cluster import RayCluster
 from dorylax.cli import main
 from dorylax.pipeline.hosts import ray as hosts
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.placement import asked
-from dorylax.pipeline.hosts.ray import Actors
+from dorylax.pipeline.hosts.ray import Actors, asked
 from dorylax.ray_cluster.config import RayConfig
 
 pytestmark = pytest.mark.timeout(120)

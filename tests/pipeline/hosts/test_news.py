@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dorylax.clock import VirtualClock
-from dorylax.pipeline.hosts.messages import News, Told
-from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
+from dorylax.pipeline.hosts.messages import LEDGER, News, Told
+from dorylax.pipeline.hosts.news import Listener, Reporter
 from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, InProcessTransport
+from dorylax.pipeline.transport.base import Address
+from dorylax.pipeline.transport.in_process import InProcessTransport
 
 HOST = Address("host", 0)
 

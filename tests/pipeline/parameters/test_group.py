@@ -19,11 +19,14 @@ from support.transports import delivered
 
 from dorylax.clock import VirtualClock
 from dorylax.errors import RunError
-from dorylax.pipeline.parameters import Applied, ParameterClient, ParameterServers, Pulled, ServerState
-from dorylax.pipeline.parameters.records import Gradient, Step, Sums
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters.client import ParameterClient
+from dorylax.pipeline.parameters.group import ParameterServers
+from dorylax.pipeline.parameters.records import Applied, Gradient, Pulled, ServerState, Step, Sums
 from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.saved import InitialState, Saved
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import ATTEMPTS, posted
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
@@ -108,6 +111,11 @@ def advance(params: Any, state: Any, epoch: int, statistics: Any) -> Any:
     return {"mean": np.float32(mean), "count": np.asarray(state["count"]) + 1}
 
 
+def configured(**options: Any) -> PipelineConfig:
+    usual = {"mode": "async", "update": "per_epoch", "predict_weights": "none", "stability_gate": False}
+    return PipelineConfig.model_construct(**(usual | options))
+
+
 class Run:
     """Intervals that pull and push, epoch by epoch, held together by the ledger; records all that happens."""
 
@@ -136,10 +144,15 @@ class Run:
         self.most_stashes = 0
         self.start = state or OptimizerStep(OPTIMIZER, PARAMS).start(PARAMS, STATE)
         self.group = ParameterServers(
-            self.start.params,
-            self.start.state,
+            InitialState(
+                self.start.params,
+                self.start.opt_state,
+                self.start.state,
+                Saved({}, {"version": self.start.version}),
+                first_epoch,
+            ),
             OPTIMIZER,
-            num_servers=servers,
+            configured(parameter_servers=servers, **options),
             num_intervals=intervals,
             stages=range(stages),
             finish=finish,
@@ -148,10 +161,6 @@ class Run:
             spawn=self.clock.spawn,
             on_applied=self.on_applied,
             compute=self.compute,
-            opt_state=self.start.opt_state,
-            version=self.start.version,
-            first_epoch=first_epoch,
-            **options,
         )
         self.clients = [ParameterClient(Address("graph", k % 3), servers, self.network) for k in range(intervals)]
         self.servers = [self.network.endpoints[Address("parameter", index)].server for index in range(servers)]  # type: ignore[attr-defined]
@@ -295,7 +304,7 @@ def test_any_order_any_repetition_any_loss(
         assert len(states) == servers
         for state in states:
             assert_identical(state, versions[version])
-    assert_identical(run.group.state(), versions[len(run.told)])
+    assert_identical(run.group.newest(), versions[len(run.told)])
     for (k, epoch), pulled in run.pulled.items():
         if update == "per_epoch" and (run.ledger.allowance.synchronous(epoch) or staleness == 0):
             assert pulled.version == epoch
@@ -306,7 +315,7 @@ def test_any_order_any_repetition_any_loss(
 def test_per_epoch_does_not_depend_on_who_comes_first() -> None:
     first, second = (Run(intervals=5, seed=seed, faults=0.1)(epochs=4) for seed in (1, 2))
     assert first.clock.now() != second.clock.now()
-    assert_identical(first.group.state(), second.group.state())
+    assert_identical(first.group.newest(), second.group.newest())
 
 
 def test_per_interval_does() -> None:
@@ -335,10 +344,10 @@ def test_replicas_lag_behind_under_sync_every() -> None:
 def test_a_restart_from_a_saved_state_goes_on_bit_for_bit(update: str) -> None:
     """With one interval, so that there is only one order."""
     options: dict[str, Any] = {"intervals": 1, "update": update}
-    straight = Run(**options)(epochs=5).group.state()
-    version, *trees = Run(**options, seed=3)(epochs=2).group.state()
+    straight = Run(**options)(epochs=5).group.newest()
+    version, *trees = Run(**options, seed=3)(epochs=2).group.newest()
     saved = ServerState(version, *jax.tree.map(np.asarray, trees))
-    assert_identical(straight, Run(**options, state=saved, first_epoch=2)(epochs=5).group.state())
+    assert_identical(straight, Run(**options, state=saved, first_epoch=2)(epochs=5).group.newest())
 
 
 def test_nothing_is_saved_while_intervals_compute() -> None:
@@ -347,8 +356,7 @@ def test_nothing_is_saved_while_intervals_compute() -> None:
     async def one_pulls() -> None:
         assert run.group.settled
         await run.clients[1].pull(1, 0)
-        with pytest.raises(RuntimeError, match=r"cannot be saved while intervals compute \(1 stashes are live\)"):
-            run.group.state()
+        assert not run.group.settled
         await push(run.clients[1], 1, 0, 0, sums_of(PARAMS, 1, 0, 0))
         await run.clock.sleep(100.0, ())
         assert run.group.live_stashes == 0
@@ -411,22 +419,21 @@ def test_unknown_messages_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_servers": 0}, "num_servers must be ≥ 1, got 0"),
-        ({"num_intervals": 0}, "num_intervals must be ≥ 1, got 0"),
         ({"stages": []}, "at least one stage"),
-        ({"update": "sometimes"}, "'sometimes'"),
-        ({"sync_every": 0}, "sync_every must be ≥ 1"),
+        ({"config": configured(update="sometimes")}, "'sometimes'"),
+        ({"config": configured(sync_every=0)}, "sync_every must be ≥ 1"),
     ],
 )
 def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with VirtualClock() as clock:
         good: dict[str, Any] = {
-            "num_servers": 1,
+            "config": configured(),
             "num_intervals": 1,
             "stages": [0],
             "transport": Network(clock, 0, 0.0),
         }
-        good |= {"finish": finish, "advance": advance, "spawn": clock.spawn, "on_applied": print}
-        ParameterServers(PARAMS, STATE, OPTIMIZER, **good)
+        good |= {"finish": finish, "advance": advance, "spawn": clock.spawn, "on_applied": print, "compute": print}
+        start = InitialState(PARAMS, None, STATE, None, 0)
+        ParameterServers(start, OPTIMIZER, **good)
         with pytest.raises(ValueError, match=message):
-            ParameterServers(PARAMS, STATE, OPTIMIZER, **{**good, **options})
+            ParameterServers(start, OPTIMIZER, **{**good, **options})

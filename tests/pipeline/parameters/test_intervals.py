@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.errors import RunError
-from dorylax.pipeline.parameters.intervals import Assembly, EpochsSeen, Stash
 from dorylax.pipeline.parameters.records import Pulled, Push
+from dorylax.pipeline.parameters.server import Assembly, EpochsSeen, Stash
 
 PAIRS = st.tuples(st.integers(0, 2), st.integers(2, 8))
 

@@ -15,8 +15,7 @@ import pytest
 from optax import contrib
 
 from dorylax.pipeline.parameters.records import ServerState, Step
-from dorylax.pipeline.parameters.step_counts import OPTAX, uncounted, with_epoch
-from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.parameters.update import OPTAX, OptimizerStep, uncounted, with_epoch
 
 PARAMS = {"w": jnp.linspace(-1, 1, 16).reshape(4, 4), "b": jnp.ones(4)}
 K = 3

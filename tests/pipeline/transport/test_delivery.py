@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.transports import LossyTransport
 
-from dorylax.pipeline.transport import Address
+from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.delivery import ATTEMPTS, deliver, posted
 
 HERE, THERE = Address("graph", 0), Address("parameter", 1)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Transport, payload_bytes
+from dorylax.pipeline.transport.base import Address, RequestHandler, Transport, payload_bytes
+from dorylax.pipeline.transport.in_process import InProcessTransport
 
 HERE, THERE = Address("graph", 0), Address("parameter", 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dorylax.pipeline.transport.inbox import Answered, Inbox
+from dorylax.pipeline.transport.delivery import Answered, Inbox
 
 
 def test_a_request_is_begun_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dorylax.pipeline.transport.window import Window
+from dorylax.pipeline.transport.delivery import Window
 
 
 def test_no_more_is_on_its_way_than_fits_and_order_is_kept() -> None:

@@ -16,7 +16,8 @@ from support.transports import delivered
 
 from dorylax.clock import RealClock
 from dorylax.pipeline.messages import RowsMessage
-from dorylax.pipeline.transport import Address, RequestHandler, Then, Transport, Waiting, frames, zeromq
+from dorylax.pipeline.transport import frames, zeromq
+from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Transport, Waiting
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.serverless.data.keys import RunKeys

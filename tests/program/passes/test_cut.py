@@ -13,7 +13,7 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.prices import cut
+from dorylax.program.passes.crossing import cut
 
 SHAPES = {"a": (zoo.F, 8), "b": (8, zoo.C)}
 

@@ -17,7 +17,7 @@ from dorylax import ops
 from dorylax.jax_internals import variables
 from dorylax.layers import GraphSAGE
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.prices import rematerialise
+from dorylax.program.passes.crossing import rematerialise
 
 SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
 
@@ -55,7 +55,7 @@ def test_masks_are_drawn_again_where_that_is_cheaper(
     program: Program, monkeypatch: pytest.MonkeyPatch, flops_per_byte: float, phases: list[str]
 ) -> None:
     assert where(program, "threefry2x32") == ["forward"]
-    module = importlib.import_module("dorylax.program.passes.prices")
+    module = importlib.import_module("dorylax.program.passes.crossing")
     monkeypatch.setattr(module, "FLOPS_PER_BYTE", flops_per_byte)
     after = rematerialise(program)
     assert where(after, "threefry2x32") == phases

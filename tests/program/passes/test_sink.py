@@ -13,7 +13,7 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.prices import sink
+from dorylax.program.passes.crossing import sink
 
 INPUTS = ("x", "norm")
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}

@@ -11,7 +11,7 @@ from dorylax.pipeline.hosts.news import _Teller
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.parameters.server import ParameterServer
-from dorylax.pipeline.transport.inbox import Inbox
+from dorylax.pipeline.transport.delivery import Inbox
 
 
 @contextlib.contextmanager
@@ -57,8 +57,8 @@ def _goes_on() -> contextlib.AbstractContextManager[None]:
 def _applied_again() -> contextlib.AbstractContextManager[None]:
     """After a loss, gradients that the version has are applied once more."""
 
-    def make(inner: Any, *given: Any, **named: Any) -> None:
-        inner(*given, **named | {"due": None})
+    def make(inner: Any, servers: Any, start: Any, *given: Any, **named: Any) -> None:
+        inner(servers, start._replace(due=None), *given, **named)
 
     return _replaced(ParameterServers, "__init__", make)
 

@@ -12,8 +12,7 @@ from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Pair
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
-from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.server_counts import lag_of
+from dorylax.pipeline.recorder import Recorder, lag_of
 
 
 class BrokenError(AssertionError):
@@ -79,10 +78,10 @@ class Invariants:
 
     # Gradients and versions.
 
-    def _servers_made(self, inner: Any, servers: Any, params: Any, *given: Any, **named: Any) -> None:
-        inner(servers, params, *given, **named)
-        start = servers.newest()
-        self._history[id(start.params)] = start.params, self.contained(params)
+    def _servers_made(self, inner: Any, servers: Any, start: Any, *given: Any, **named: Any) -> None:
+        inner(servers, start, *given, **named)
+        newest = servers.newest()
+        self._history[id(newest.params)] = newest.params, self.contained(start.params)
         if 0 in servers._here:
             self._firsts[id(servers._endpoints[0].server)] = id(servers._sequencer)
             self._kept.append((servers._endpoints[0].server, servers._sequencer))

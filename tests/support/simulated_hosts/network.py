@@ -14,9 +14,8 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
-from dorylax.pipeline.transport.delivery import posted
+from dorylax.pipeline.transport.delivery import Inbox, posted
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
-from dorylax.pipeline.transport.inbox import Inbox
 
 ASK_AGAIN_SECONDS = 0.5
 

@@ -25,8 +25,7 @@ from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec, spread
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.pipeline.saved import Saved
-from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.saved import InitialState, Saved
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.store.base import StorageError
 from dorylax.store.durable import is_temporary
@@ -255,9 +254,9 @@ class _World:
 
     def _start(self) -> HostsRun:
         """A driver, and the hosts that it starts: from the newest checkpoint, or from the beginning."""
-        start = Beginnings(self._parts.params, None, self._parts.state, None, 0)
+        start = InitialState(self._parts.params, None, self._parts.state, None, 0)
         if self._kept is not None:
-            start = Beginnings(*self._kept.trees, self._kept.saved, self._kept.epoch)
+            start = InitialState(*self._kept.trees, self._kept.saved, self._kept.epoch)
             self._resumed += 1
         self._lost_before = 0 if start.saved is None else len(start.saved.record["losses"])
         self._drivers += 1
