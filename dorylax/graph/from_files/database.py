@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -108,28 +108,9 @@ class Database:
             while len(frame := result.fetch_df_chunk(vectors)):
                 yield {str(name): frame[name].to_numpy() for name in frame}
 
-    def insert(self, table: str, query: str, required: Sequence[str]) -> int | None:
-        """Append the rows of a query to a table, all or none.
-
-        Returns the position among these rows of the first that is NULL in a required column; the table then is
-        unchanged.
-        """
-        first = int(self.value(f"SELECT count(*) FROM {table}"))
-        added = f"FROM {table} WHERE rowid >= {first}"
-        missing = " OR ".join(f"{column} IS NULL" for column in required)
-        self._connection.execute("BEGIN")
-        try:
-            self.run(f"INSERT INTO {table} {query}")
-            bad = self.value(f"SELECT min(rowid) {added} AND ({missing})")
-            if bad is None:
-                self.rows("COMMIT")
-                return None
-            begin = self.value(f"SELECT min(rowid) {added}")  # uncommitted rows are numbered from another start
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("ROLLBACK")
-        return int(bad) - int(begin)
+    def make(self, table: str, query: str) -> None:
+        """Make a table of a query, or replace one. Raises as `run`."""
+        self.run(f"CREATE OR REPLACE TABLE {table} AS {query}")
 
     @contextlib.contextmanager
     def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:
