@@ -147,30 +147,32 @@ def load_columns(
 
     Raises a GraphError at the first field that is no end, or no number that its type holds.
     """
-    chosen = {name: _end(f"c{table.place(one)}", wanted.ids, table) for name, one in zip("st", ends, strict=False)}
     numbers = [
-        (kept.base, one, table.place(one) + k) for one, kept in values.items() for k in range(num_numbers({one: kept}))
+        (one, table.place(one) + k, kept.base) for one, kept in values.items() for k in range(math.prod(kept.shape))
     ]
-    for number, (kept, one, place) in enumerate(numbers, first):
-        chosen[f"v{number}"] = _number(f"c{place}", kept, wanted, table.dtypes.get(one))
+    fields: list[tuple[str, str, int, np.dtype[Any] | None]] = [
+        *((name, one, table.place(one), None) for name, one in zip("st", ends, strict=False)),
+        *((f"v{number}", *of_value) for number, of_value in enumerate(numbers, first)),
+    ]
+    chosen = {
+        name: _end(f"c{k}", wanted.ids, table)
+        if kept is None
+        else _number(f"c{k}", kept, wanted, table.dtypes.get(one))
+        for name, one, k, kept in fields
+    }
     if (bad := table.fill(database, into, chosen, complete=True)) is None:
         return
-    row, is_text, width = table.row(database, bad), not table.dtypes, table.width
-    if isinstance(table, TextTable) and (fields := len(row.fields)) != width:
-        fault = f"has {fields} column{'s' * (fields != 1)}, expected {width}: {row.line}{row.advice}"
-    else:
-        fault = f"has a value that is not read: {row.line}"
-        if isinstance(table, TextTable):
-            fault = f"cannot be split into columns (is a quote not closed?): {row.line}"
-        of_ends = [(None, one, table.place(one)) for one in ends]
-        for kept, one, place in [*of_ends, *numbers]:
-            field = (row.fields[place] or "").strip()
-            reason = _end_fault(field, wanted.ids) if kept is None else _value_fault(one, field, kept, is_text=is_text)
-            if reason:
-                advice = row.advice if kept is None else ""
-                fault = f"has in column {table.label(one)} {reason}: {row.line}{advice}"
-                break
-    raise GraphError(f"{table.shown}, {row.place}, {fault}")
+    row, is_text = table.row(database, bad), isinstance(table, TextTable)
+    if is_text and len(row.fields) != table.width:
+        found = f"{len(row.fields)} column{'s' * (len(row.fields) != 1)}"
+        raise GraphError(f"{table.shown}, {row.place}, has {found}, expected {table.width}: {row.line}{row.advice}")
+    fault = "cannot be split into columns (is a quote not closed?)" if is_text else "has a value that is not read"
+    advice = ""
+    for _, one, k, kept in fields:
+        if reason := _reason(one, (row.fields[k] or "").strip(), kept, wanted.ids, is_text=not table.dtypes):
+            fault, advice = f"has in column {table.label(one)} {reason}", row.advice if kept is None else ""
+            break
+    raise GraphError(f"{table.shown}, {row.place}, {fault}: {row.line}{advice}")
 
 
 def _end(column: str, ids: Ids, table: Table) -> str:
@@ -200,23 +202,23 @@ def _number(column: str, kept: np.dtype[Any], wanted: Wanted, stored: np.dtype[A
     return f"CASE WHEN {test} THEN {number} END" if test else number
 
 
-def _end_fault(field: str, ids: Ids) -> str:
-    """Return why a field is no end of an edge; empty if it is one."""
-    if ids == "names":
+def _reason(one: str, field: str, kept: np.dtype[Any] | None, ids: Ids, *, is_text: bool) -> str:
+    """Return why a field is no value, or no end of an edge if `kept` is None; empty if it is one."""
+    if kept is None and ids == "names":
         return "" if field else "no name"
-    if not re.fullmatch(INTEGER, field):
-        return "not an integer"
-    return "" if -(2**63) <= int(field) < 2**63 else "an integer that does not fit 64 bits"
-
-
-def _value_fault(one: str, field: str, dtype: np.dtype[Any], *, is_text: bool) -> str:
-    """Return why a field is no value; empty if it is one."""
-    field = (field if is_text else field.removesuffix(".0")).replace("true", "1").replace("false", "0")
-    if dtype.kind in "iu":
+    if kept is not None:
+        field = (field if is_text else field.removesuffix(".0")).replace("true", "1").replace("false", "0")
+    if kept is None or kept.kind in "iu":
         if not re.fullmatch(INTEGER, field):
             return "not an integer"
-        info = np.iinfo(dtype)
-        return "" if info.min <= int(field) <= info.max else f"a {one} that {dtype} does not hold: say {one}:int64"
+        info = np.iinfo(np.int64 if kept is None else kept)
+        if info.min <= int(field) <= info.max:
+            return ""
+        return (
+            "an integer that does not fit 64 bits"
+            if kept is None
+            else f"a {one} that {kept} does not hold: say {one}:int64"
+        )
     if not re.fullmatch(NUMBER, field):
         return "not a number"
-    return "" if abs(float(field)) < _LIMITS.get(dtype.itemsize, math.inf) else f"a {one} that is not finite: {ALLOW}"
+    return "" if abs(float(field)) < _LIMITS.get(kept.itemsize, math.inf) else f"a {one} that is not finite: {ALLOW}"

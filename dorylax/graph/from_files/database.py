@@ -79,28 +79,23 @@ class Database:
         link.symlink_to(os.path.abspath(path))
         return link
 
-    def run(self, statement: str) -> None:
-        """Run a statement and report its progress.
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement, report its progress, and return all rows of its result.
 
         Raises:
             RunError: Memory or disk space is exhausted.
             duckdb.Error: The statement fails; for a file, its content or format.
         """
         with _translated(), self._polled():
-            self._connection.execute(statement)
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a small result. Raises as `run`."""
-        with _translated():
-            return self._connection.execute(query).fetchall()
+            return self._connection.execute(statement).fetchall()
 
     def value(self, query: str) -> Any:
-        """Return the first value of the first row; None if there is no row. Raises as `run`."""
+        """Return the first value of the first row; None if there is no row. Raises as `rows`."""
         found = self.rows(query)
         return found[0][0] if found else None
 
     def chunks(self, query: str) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the result of a query as named columns, about 500,000 elements per chunk. Raises as `run`."""
+        """Yield the result of a query as named columns, about 500,000 elements per chunk. Raises as `rows`."""
         with _translated():
             with self._polled():
                 result = self._connection.execute(query)
@@ -109,8 +104,8 @@ class Database:
                 yield {str(name): frame[name].to_numpy() for name in frame}
 
     def make(self, table: str, query: str) -> None:
-        """Make a table of a query, or replace one. Raises as `run`."""
-        self.run(f"CREATE OR REPLACE TABLE {table} AS {query}")
+        """Make a table of a query, or replace one. Raises as `rows`."""
+        self.rows(f"CREATE OR REPLACE TABLE {table} AS {query}")
 
     @contextlib.contextmanager
     def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:

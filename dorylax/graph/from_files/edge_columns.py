@@ -63,23 +63,20 @@ def number_vertices(
     """
     firsts = accumulate((file.count for file in files), initial=0)
     parts = (f"SELECT *, rowid + {first} AS id FROM {file.table}" for file, first in zip(files, firsts, strict=False))
-    database.run(f"CREATE VIEW edges AS {' UNION ALL '.join(parts)}")
+    database.rows(f"CREATE VIEW edges AS {' UNION ALL '.join(parts)}")
     columns = [f"v{k}" for k in range(num_numbers(files[0].values))]
     columns += [f"{table}.{column}" for table, own in given.items() for column in own]
     joins = "".join(f" JOIN {table} ON edges.id = {table}.rowid" for table in given)
     values = "".join(f", {column}" for column in columns)
     if ids == "numbers":
         count = _checked_range(database, files, more, known)
-        database.run(f"CREATE VIEW numbered AS SELECT s, t, edges.id{values} FROM edges{joins}")
-        database.run(f"CREATE VIEW ids AS SELECT range AS id, range AS number FROM range({count})")
+        database.rows(f"CREATE VIEW numbered AS SELECT s, t, edges.id{values} FROM edges{joins}")
+        database.rows(f"CREATE VIEW ids AS SELECT range AS id, range AS number FROM range({count})")
         return count
     places = ["SELECT s AS id, 2 * id AS place FROM edges", "SELECT t, 2 * id + 1 FROM edges"]
     places += [f"SELECT id, {(k + 1) << 40} + row FROM ({query})" for k, query in enumerate(more)]
-    order = "min(place)" if ids == "names" else "id"
-    numbers = (
-        f"SELECT id, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({' UNION ALL '.join(places)}) GROUP BY id"
-    )
-    database.make("ids", numbers)
+    number = f"row_number() OVER (ORDER BY {'min(place)' if ids == 'names' else 'id'}) - 1 AS number"
+    database.make("ids", f"SELECT id, {number} FROM ({' UNION ALL '.join(places)}) GROUP BY id")
     count = int(database.value("SELECT count(*) FROM ids"))
     if count > MAX_VERTICES:
         raise GraphError(f"there are {count:,} vertices, and at most {MAX_VERTICES:,} can be numbered (int32)")
@@ -87,7 +84,7 @@ def number_vertices(
         _check_names(database, files)
     ends = "JOIN ids a ON edges.s = a.id JOIN ids b ON edges.t = b.id"
     database.make("numbered", f"SELECT a.number AS s, b.number AS t, edges.id{values} FROM edges {ends}{joins}")
-    database.run("; ".join(f"DROP TABLE {table}" for table in (*(file.table for file in files), *given)))
+    database.rows("; ".join(f"DROP TABLE {table}" for table in (*(file.table for file in files), *given)))
     return count
 
 
@@ -128,8 +125,8 @@ def write_edges(
     }
     edge_ids = folder.open(EDGE_IDS, np.dtype(np.int32), (None,)) if with_ids else None
     offsets = folder.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
-    next_row = written = taken = looped = forward = backward = 0
-    last_loop, in_order, some_reversed = -1, True, False
+    next_row = written = taken = forward = backward = 0
+    in_order, some_reversed = True, False
     keeps_all = not (shape.coalesce or shape.symmetrise)
     parts = _sorted(database, shape)
     for part in parts if keeps_all else _whole_groups(parts, all_needed=shape.coalesce == "sum"):
@@ -152,9 +149,6 @@ def write_edges(
                 edge_ids.write(ids.astype(np.int32))
                 in_order = in_order and bool((ids == np.arange(len(ids)) + written).all())
             some_reversed = some_reversed or bool((keys & 1).any())
-            if len(loops := sources[sources == targets]):
-                looped += int(np.count_nonzero(np.diff(loops, prepend=last_loop)))
-                last_loop = int(loops[-1])
             if not shape.symmetrise:
                 one, other = pair_fingerprint(sources, targets)
                 forward, backward = forward + one, backward + other
@@ -168,6 +162,7 @@ def write_edges(
     if with_ids and (in_order or not has_ids):
         folder.drop(EDGE_IDS)
     symmetric = shape.symmetrise or forward % 2**64 == backward % 2**64
+    looped = database.value("SELECT count(DISTINCT s) FROM numbered WHERE s = t")
     self_loops = "none" if not looped else "all" if looped == num_vertices else "some"
     folder.add("directed", np.array(not symmetric))
     folder.add("self_loops", np.array(self_loops))

@@ -280,7 +280,7 @@ def _estimate(
 def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple[int, int]:
     """Bytes of temporary files, and of the arrays without those of vertices."""
     kept = edges * (2 if shape.symmetrise else 1)
-    values = sum(kept.itemsize for kept in shape.values.values())
+    values = sum(dtype.itemsize for dtype in shape.values.values())
     names = {"numbers": 0, "integers": 8, "names": 24}[wanted.ids]
     archive = kept * (4 + 4 * shape.ids + values) + (8 + names) * num_vertices
     return (edges + kept) * (_ROW_BYTES + 8 * num_numbers(shape.values)) + names * edges, archive

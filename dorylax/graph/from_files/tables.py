@@ -344,7 +344,7 @@ class ArrayTable(Table):
             with database.arrays({f"c{k}": column for k, column in enumerate(stored)}) as table:
                 query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {table})"
                 if start:
-                    database.run(f"INSERT INTO {into} {query}")
+                    database.rows(f"INSERT INTO {into} {query}")
                 else:
                     database.make(into, query)
             release(*self._arrays)
