@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -103,18 +103,19 @@ class Database:
             while len(frame := result.fetch_df_chunk(vectors)):
                 yield {str(name): frame[name].to_numpy() for name in frame}
 
-    def make(self, table: str, query: str) -> None:
-        """Make a table of a query, or replace one. Raises as `rows`."""
-        self.rows(f"CREATE OR REPLACE TABLE {table} AS {query}")
+    def make(self, table: str, query: str, complete: Iterable[str] = (), *, append: bool = False) -> int | None:
+        """Make a table of a query, or replace or extend one. Raises as `rows`.
 
-    @contextlib.contextmanager
-    def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:
-        """Make arrays `[n]` readable as a table in a context; return its name."""
-        self._connection.register("arrays", columns)
-        try:
-            yield "arrays"
-        finally:
-            self._connection.unregister("arrays")
+        Returns the number of the first row with NULL in one of the columns that should be complete, or None.
+        """
+        self.rows(f"INSERT INTO {table} {query}" if append else f"CREATE OR REPLACE TABLE {table} AS {query}")
+        missing = " OR ".join(f"{column} IS NULL" for column in complete)
+        return self.value(f"SELECT min(rowid) FROM {table} WHERE {missing}") if missing else None
+
+    def table_of(self, arrays: dict[str, np.ndarray]) -> str:
+        """Make arrays `[n]` readable as a table until the next call; return its name."""
+        self._connection.register("arrays", arrays)
+        return "arrays"
 
     @contextlib.contextmanager
     def _polled(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import abc
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -123,12 +123,6 @@ def _selected(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{expression} AS {name}" for name, expression in columns.items()) or "1 AS one"
 
 
-def _first_missing(database: Database, table: str, columns: Iterable[str]) -> int | None:
-    missing = " OR ".join(f"{column} IS NULL" for column in columns) or "false"
-    found: int | None = database.value(f"SELECT min(rowid) FROM {table} WHERE {missing}")
-    return found
-
-
 @final
 class TextTable(Table):
     """Lines of text, whose layout the first 1,000 show."""
@@ -192,13 +186,12 @@ class TextTable(Table):
         """See `Table`: by the CSV reader where the first lines are regular, else or if it refuses by splitting lines."""
         check_packed(self._path, self.shown)
         names = [f"c{k}" for k in range(self.width)]
-        made = f"SELECT {_selected(columns)} FROM"
+        made, required = f"SELECT {_selected(columns)} FROM", columns if complete else ()
         if self._regular:
             typed = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
             options = f", skip = {self._skip}, delim = {text(self._separator or ' ')}, quote = '\"', escape = '\"')"
             with contextlib.suppress(duckdb.Error):
-                database.make(into, f"{made} {self._reading(typed, options)}")
-                if _first_missing(database, into, columns if complete else ()) is None:
+                if database.make(into, f"{made} {self._reading(typed, options)}", required) is None:
                     return None
         unquoted = "CASE WHEN starts_with(x, '\"') THEN replace(x[2:-2], '\"\"', '\"') ELSE x END"
         split = f"SELECT [{unquoted} FOR x IN [trim(y, {self._blanks}) FOR y IN {self._split()}]] AS fields"
@@ -206,10 +199,9 @@ class TextTable(Table):
         whole = f"CASE WHEN len(fields) = {len(names)} THEN fields END AS fields"
         rows = f"SELECT {whole} FROM ({split} FROM ({self._data()}))"
         try:
-            database.make(into, f"{made} (SELECT {fields} FROM ({rows}))")
+            return database.make(into, f"{made} (SELECT {fields} FROM ({rows}))", required)
         except duckdb.Error as error:
             raise GraphError(f"{self.shown} {self._damage(error)}") from None
-        return _first_missing(database, into, columns if complete else ())
 
     def row(self, database: Database, number: int) -> Row:
         """See `Table`."""
@@ -279,20 +271,19 @@ class FileTable(Table):
         self._path, self.shown = path, shown_as
         self._kind = "file of JSON lines" if is_json else "Parquet file"
         self.described = f"{shown_as}: {self._kind}"
-        self._from = f"read_parquet({text(str(path))})"
+        read = f"read_parquet({text(str(path))})"
         if is_json:
-            packed = packed_as(path, shown_as)
-            self._from = f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed}')"
+            read = f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed_as(path, shown_as)}')"
         try:
-            found = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {self._from}")}
+            found = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {read}")}
             rows = f"SELECT sum(num_rows) FROM parquet_file_metadata({text(str(path))})"
             self.estimate = path.stat().st_size // 32 if is_json else int(database.value(rows) or 0)
         except duckdb.Error as error:
             raise self._damaged(error) from None
-        self.names = tuple(found)
+        self.names, self._from = tuple(found), read
         if is_json:
             columns = ", ".join(f"{text(one)}: 'VARCHAR'" for one in found)
-            self._from = f"{self._from[:-1]}, columns = {{{columns}}})"
+            self._from = f"{read[:-1]}, columns = {{{columns}}})"
         else:
             self.types = found
             self.dtypes = {one: np.dtype(_TYPES.get(kind.partition("(")[0], "O")) for one, kind in found.items()}
@@ -302,10 +293,10 @@ class FileTable(Table):
         check_packed(self._path, self.shown)
         fields = ", ".join(f"{name(one)} AS c{k}" for k, one in enumerate(self.names or ()))
         try:
-            database.make(into, f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {self._from})")
+            query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {self._from})"
+            return database.make(into, query, columns if complete else ())
         except duckdb.Error as error:
             raise self._damaged(error) from None
-        return _first_missing(database, into, columns if complete else ())
 
     def row(self, database: Database, number: int) -> Row:
         """See `Table`."""
@@ -341,14 +332,12 @@ class ArrayTable(Table):
                 f"coalesce(c{k}, 'nan'::DOUBLE) AS c{k}" if column.dtype.kind == "f" else f"c{k}"
                 for k, column in enumerate(stored)
             )
-            with database.arrays({f"c{k}": column for k, column in enumerate(stored)}) as table:
-                query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {table})"
-                if start:
-                    database.rows(f"INSERT INTO {into} {query}")
-                else:
-                    database.make(into, query)
+            table = database.table_of({f"c{k}": column for k, column in enumerate(stored)})
+            query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {table})"
+            required = columns if complete and stop == self.estimate else ()
+            bad = database.make(into, query, required, append=start > 0)
             release(*self._arrays)
-        return _first_missing(database, into, columns if complete else ())
+        return bad
 
     def row(self, database: Database, number: int) -> Row:  # noqa: ARG002
         """See `Table`."""
