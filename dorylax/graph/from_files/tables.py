@@ -326,7 +326,11 @@ class ArrayTable(Table):
         """See `Table`."""
         for start, stop in list(spans(self.estimate, _PIECE)) or [(0, 0)]:
             parts = [array[start:stop] for array in self._arrays]
-            stored = [column for part in parts for column in self._stored(part.reshape(len(part), -1)).T]
+            stored = [
+                column
+                for part in parts
+                for column in self._stored(part.reshape(len(part), math.prod(part.shape[1:]))).T
+            ]
             # DuckDB reads NaN from arrays as NULL.
             fields = ", ".join(
                 f"coalesce(c{k}, 'nan'::DOUBLE) AS c{k}" if column.dtype.kind == "f" else f"c{k}"
