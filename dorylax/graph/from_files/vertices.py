@@ -163,7 +163,7 @@ class VertexTable:
         if not taken and (what not in MASKS or key is None):
             raise GraphError(f"{self.shown} has no column for {what}")
         self._columns = {f"c{known.index(one)}": one for one in taken}
-        self.names = taken if table.names else None
+        self.names = list(self._columns.values()) if table.names else None
         field = "nullif(trim({0}::VARCHAR), '')"
         if what in MASKS:
             field = f"CASE lower(trim({{0}}::VARCHAR)) WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE {field} END"
