@@ -7,6 +7,7 @@ process. `open_arrays`, the reader, also opens old `.npz` archives.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
@@ -87,12 +88,9 @@ def write_arrays(
         make_folder(path.parent)
 
     def write(folder: Path) -> None:
-        writer = FolderWriter(folder)
-        try:
+        with contextlib.closing(FolderWriter(folder)) as writer:
             fill(writer)
             text = writer.finish({"dorylax": __version__, **(provenance or {})}).to_json()
-        finally:
-            writer.close()
         check_target(path)  # again: a large folder takes hours
         (folder / MANIFEST).write_text(text, encoding="utf-8")
 
@@ -143,8 +141,9 @@ class FolderWriter:
         elif name == CLASS_NAMES:
             self._class_names = shown_names(stored_names(name, array)).tolist()
         else:
-            with self.open(name, array.dtype, array.shape) as column:
-                column.write(array)
+            column = self.open(name, array.dtype, array.shape)
+            column.write(array)
+            column.close()
 
     def open(self, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> ArrayWriter:
         """Begin an array; the first axis of its shape is None if its length is not known yet. Several may be open at a time.
@@ -185,7 +184,7 @@ class FolderWriter:
 
 @final
 class ArrayWriter:
-    """One array of a folder, which takes its rows in order; a context at whose end its file closes."""
+    """One array of a folder, which takes its rows in order."""
 
     def __init__(self, path: Path, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> None:
         self.path, self._name, self._dtype = path, name, dtype
@@ -194,12 +193,6 @@ class ArrayWriter:
         with named(path):
             self._file = path.open("wb")
             self._file.write(self._header(0 if self._rows is None else self._rows))
-
-    def __enter__(self) -> ArrayWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def write(self, rows: np.ndarray) -> None:
         """Add rows `[n, …]`. Raises a ValueError if their type or shape differs, or they are too many."""
@@ -221,9 +214,9 @@ class ArrayWriter:
         if self._size != rows * self._row_bytes:
             raise ValueError(f"{self._name} has {self._size:,} bytes, expected {rows:,} rows")
         if self._rows is None:
-            with named(self.path), self.path.open("r+b") as file:
-                self._file.flush()
-                file.write(self._header(rows))
+            with named(self.path):
+                self._file.seek(0)
+                self._file.write(self._header(rows))
         self.close()
         return ArrayEntry(shape=(rows, *self._row), dtype=self._dtype.str, crc32=f"{self._crc:08x}")
 
@@ -238,12 +231,8 @@ class ArrayWriter:
 
     def _header(self, rows: int) -> bytes:
         header = io.BytesIO()
-        fields = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (rows, *self._row),
-        }
-        np.lib.format.write_array_header_1_0(header, fields)
+        kind = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(header, kind | {"shape": (rows, *self._row)})
         return header.getvalue()
 
 

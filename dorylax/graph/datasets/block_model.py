@@ -113,14 +113,18 @@ class BlockModel:
         return list(in_order(block, spans(self._num_vertices, self._block_size), min(cores(), _MOST_THREADS)))
 
     @cached_property
-    def _edges(self) -> dict[tuple[int, int], _Counts]:
-        """Undirected edges of each tile (row ≤ column)."""
+    def _edges(self) -> dict[tuple[int, int], tuple[Int32[np.ndarray, " n"], Int64[np.ndarray, " n"]]]:
+        """Groups that have vertices on both sides of each tile (row ≤ column), and their undirected edges.
+
+        A group is a community, or (the last one) all vertices regardless of it.
+        """
         size = np.stack([block.size for block in self._blocks]).astype(np.float64)
         squares = np.stack([block.squares for block in self._blocks]).astype(np.float64)
-        row, column, group = (
-            np.concatenate(parts)
-            for parts in zip(*(_shared_groups(size, row) for row in range(self._num_blocks)), strict=True)
-        )
+        there = size > 0
+        shared = [np.nonzero(there[row] & there[row:]) for row in range(self._num_blocks)]
+        row = np.repeat(np.arange(self._num_blocks, dtype=np.int32), [len(one) for one, _ in shared])
+        column, group = (np.concatenate(parts).astype(np.int32) for parts in zip(*shared, strict=True))
+        column += row
         weight = 2 * size[row, group] * size[column, group]
         diagonal = row == column
         weight[diagonal] = weight[diagonal] / 2 - squares[row, group][diagonal]  # unordered pairs without u = v
@@ -135,7 +139,7 @@ class BlockModel:
         (begins,) = np.nonzero((np.diff(row, prepend=-1) != 0) | (np.diff(column, prepend=-1) != 0))
         tiles = zip(row[begins].tolist(), column[begins].tolist(), strict=True)
         cuts = (np.split(array, begins[1:]) for array in (group, counts))
-        return dict(zip(tiles, map(_Counts, *cuts), strict=True))
+        return dict(zip(tiles, zip(*cuts, strict=True), strict=True))
 
     def _planted_share(self, size: np.ndarray) -> float:
         """λ such that λ + (1 - λ)·(chance of a random edge to be inside) is the homophily."""
@@ -146,8 +150,8 @@ class BlockModel:
     @cached_property
     def _arcs_per_block(self) -> Int64[np.ndarray, " B"]:
         arcs = np.zeros(self._num_blocks, np.int64)
-        for ends, edges in self._edges.items():
-            np.add.at(arcs, list(ends), edges.counts.sum())  # twice on the diagonal
+        for ends, (_, counts) in self._edges.items():
+            np.add.at(arcs, list(ends), counts.sum())  # twice on the diagonal
         return arcs
 
     def _rows(self, block: int) -> Rows:
@@ -194,18 +198,6 @@ class BlockModel:
             loops += np.bincount(np.searchsorted(ends, np.flatnonzero(equal), side="right"), minlength=len(counts))
             one, other = one[~equal], other[~equal]
         return one, other
-
-
-class _Counts(NamedTuple):
-    """Edges of a tile by group: a community, or (the last group) regardless of it.
-
-    Attributes:
-        groups: Groups that have vertices on both sides of the tile, int32 `[n]`.
-        counts: Undirected edges of each group, int64 `[n]`.
-    """
-
-    groups: np.ndarray
-    counts: np.ndarray
 
 
 class _Block(NamedTuple):
@@ -266,12 +258,6 @@ class _Block(NamedTuple):
         return drawn
 
 
-def _shared_groups(size: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the tiles of a row: row, column and group of all groups that have vertices on both sides."""
-    column, group = (one.astype(np.int32) for one in np.nonzero((size[row] > 0) & (size[row:] > 0)))
-    return np.full(len(column), row, np.int32), column + np.int32(row), group
-
-
 def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups: int, threads: int) -> int:
     """Estimate the peak memory of `BlockModel.row_blocks` without its result.
 
@@ -282,7 +268,7 @@ def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups:
     # Each thread has the edges of a block as they are sorted, and as they are taken; one more block is being taken.
     blocks = _most_blocks(num_edges)
     drawn = (12 * threads + 4) * 1.1 * num_edges / blocks + threads * 128 * _EDGES_AT_A_TIME
-    entries = groups * blocks * (blocks + 1) // 2  # of `_Counts`, which keep 12 of 64 bytes
+    entries = groups * blocks * (blocks + 1) // 2  # of `_edges`, which keep 12 of 64 bytes
     return round(per_vertex * num_vertices + max(64 * entries, 12 * entries + drawn))
 
 

@@ -30,7 +30,7 @@ from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities
 from dorylax.graph.datasets.random_streams import Stream
 from dorylax.graph.rows import in_order, spans
-from dorylax.graph.splits import Split, split_bytes, stratified_split
+from dorylax.graph.splits import split_bytes, stratified_split
 from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import cores, memory_limit, resident_bytes
 
@@ -107,14 +107,14 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
     The split has 60 % training, 20 % validation and 20 % test vertices, by class. Raises a DatasetError for an unknown
     size or option, or a value that makes no graph.
     """
-    drawn = Communities(size, split_seed, options)
+    drawn = Communities(size, options)
     graph = drawn.block_model().sample()
     features, row = empty((drawn.shape.num_vertices, drawn.shape.num_features), np.float32), 0
     for block in drawn.feature_blocks(cores()):
         features[row : row + len(block)] = block
         row += len(block)
     labels = drawn.labels()
-    return Dataset(NAME, graph, features, labels, drawn.shape.num_classes, *drawn.split(labels))
+    return Dataset(NAME, graph, features, labels, drawn.shape.num_classes, *stratified_split(labels, split_seed))
 
 
 def write(
@@ -128,7 +128,7 @@ def write(
 ) -> None:
     """Write the folder that saving `load`'s data set gives, in a few bytes a vertex; see `registry.generate`."""
     check_target(path)
-    drawn = Communities(size, split_seed, options)
+    drawn = Communities(size, options)
     threads = _threads(drawn, memory)
     shape, done = drawn.shape, 0
     V, E, F = shape.num_vertices, shape.num_edges, shape.num_features
@@ -160,7 +160,7 @@ def write(
             features.write(block)
             told("features", block)
         labels = drawn.labels()
-        masks = drawn.split(labels)._asdict()
+        masks = stratified_split(labels, split_seed)._asdict()
         for name, array in {"labels": labels, **masks}.items():
             folder.add(name, array)
         told("labels", labels, *masks.values())
@@ -185,16 +185,15 @@ def _threads(drawn: Communities, memory: int | None) -> int:
 
 @final
 class Communities:
-    """The data set of some arguments, part by part; arguments and errors are those of `load`. `shape` has its numbers.
+    """The graph, features and labels of some arguments of `load`, part by part, with its errors. `shape` has their numbers.
 
     All parts are the same however they are cut and on any number of threads.
     """
 
-    def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, size: str, options: Mapping[str, Any]) -> None:
         if size not in SIZES:
             raise DatasetError(f"communities has no size {size!r}.{near_matches(str(size), SIZES)}")
         self._options = _checked_options(options)
-        self._split_seed = split_seed
         self.shape = _shape(SIZES[size], self._options)
         communities, labelled = self._options.num_communities, self._options.num_labelled
         if labelled is None and size in _LABELLED:
@@ -262,10 +261,6 @@ class Communities:
             labels[unlabelled] = -1
         return labels
 
-    def split(self, labels: Int32[np.ndarray, " V"]) -> Split:
-        """Training, validation and test vertices."""
-        return stratified_split(labels, self._split_seed)
-
     def _stream(self, *key: int) -> Stream:
         return Stream(self._options.seed, *key)
 
@@ -308,7 +303,7 @@ def working_bytes(
 
 
 def _checked_options(given: Mapping[str, Any]) -> Options:
-    known = {field.name: field for field in dataclasses.fields(Options)}
+    known = {field.name: field.default for field in dataclasses.fields(Options)}
     options = dict(given)
     for name, value in options.items():
         if name not in known:
@@ -319,14 +314,13 @@ def _checked_options(given: Mapping[str, Any]) -> Options:
         if name == "order":
             orders = typing.get_args(Order)
             _require(name, value, value in orders, " or ".join(orders))
-        elif value is None and known[name].default is None:
-            continue
-        elif name in _NUMBERS:
-            _require(name, value, is_whole or isinstance(value, float), "a number")
-            _require(name, value, math.isfinite(value) and value >= 0, "finite and ≥ 0")
-            options[name] = float(value)
-        else:
-            _require(name, value, is_whole, "an integer")
+        elif value is not None or known[name] is not None:
+            is_real = name in _NUMBERS
+            expected = "a number" if is_real else "an integer"
+            _require(name, value, is_whole or (is_real and isinstance(value, float)), expected)
+            if is_real:
+                _require(name, value, math.isfinite(value) and value >= 0, "finite and ≥ 0")
+                options[name] = float(value)
     return Options(**options)
 
 
@@ -345,26 +339,23 @@ def _shape(size: Size, options: Options) -> Size:
 def _check(shape: Size, num_communities: int, num_labelled: int | None, options: Options) -> None:
     V, E, C, K = shape.num_vertices, shape.num_edges, shape.num_classes, num_communities
     L = V if num_labelled is None else num_labelled
-    for name, value, least in (
-        ("seed", options.seed, 0),
-        ("num_vertices", V, 2),
-        ("num_edges", E, 0),
-        ("num_features", shape.num_features, 1),
-        ("num_classes", C, 1),
-        ("num_communities", K, C),
+    most, of_labels = f"at most num_vertices, {V}", f"from 1 to num_vertices, {V}"
+    for name, value, holds, expected in (
+        ("seed", options.seed, options.seed >= 0, "≥ 0"),
+        ("num_vertices", V, V >= 2, "≥ 2"),
+        ("num_edges", E, E >= 0, "≥ 0"),
+        ("num_features", shape.num_features, shape.num_features >= 1, "≥ 1"),
+        ("num_classes", C, C >= 1, "≥ 1"),
+        ("num_communities", K, K >= C, f"≥ {C}"),
+        ("num_vertices", V, V < 2**31, "below 2³¹ (vertex ids are int32)"),
+        ("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice"),
+        ("num_classes", C, C <= V, most),
+        ("num_communities", K, K <= V, most),
+        ("num_labelled", L, 1 <= L <= V, of_labels),
     ):
-        _require(name, value, value >= least, f"≥ {least}")
-    _require("num_vertices", V, V < 2**31, "below 2³¹ (vertex ids are int32)")
-    _require("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice")
-    _require("num_classes", C, C <= V, f"at most num_vertices, {V}")
-    _require("num_communities", K, K <= V, f"at most num_vertices, {V}")
-    _require("num_labelled", L, 1 <= L <= V, f"from 1 to num_vertices, {V}")
-    for name, low, high in (
-        ("homophily", 1 / K, 1),
-        ("signal", 0, 1e6),
-        ("label_noise", 0, 1),
-        ("degree_exponent", 1.01, 100),
-    ):
+        _require(name, value, holds, expected)
+    limits = {"homophily": (1 / K, 1), "signal": (0, 1e6), "label_noise": (0, 1), "degree_exponent": (1.01, 100)}
+    for name, (low, high) in limits.items():
         value = getattr(options, name)
         _require(name, value, low <= value <= high, f"from {low:g} to {high:g}")
 

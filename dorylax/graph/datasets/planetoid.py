@@ -134,20 +134,19 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-# By their names in Python 2 and 3, NumPy 1 and 2, old and new SciPy.
+# Modules of Python 2, NumPy 1 and old SciPy by their present names.
+_RENAMED = {
+    **{"numpy.core.multiarray": "numpy._core.multiarray", "scipy.sparse.csr": "scipy.sparse._csr"},
+    **{"__builtin__": "builtins", "copy_reg": "copyreg"},
+}
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): np.dtype,
-    ("scipy.sparse.csr", "csr_matrix"): SparseRows,
     ("scipy.sparse._csr", "csr_matrix"): SparseRows,
     ("collections", "defaultdict"): collections.defaultdict,
-    ("__builtin__", "list"): list,
     ("builtins", "list"): list,
-    ("__builtin__", "object"): object,
     ("builtins", "object"): object,
-    ("copy_reg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
     ("copyreg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
     ("_codecs", "encode"): _encode,
 }
@@ -156,7 +155,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return _ALLOWED[module, name]
+            return _ALLOWED[_RENAMED.get(module, module), name]
         except KeyError:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs") from None
 

@@ -131,9 +131,8 @@ def _entry(name: str, summary: str, size: Size, read: Reader, url: str, *paths: 
 
 
 def _citations(name: str, summary: str, size: Size) -> Published:
-    return _entry(
-        name, summary, size, planetoid.read, _PLANETOID, *(f"planetoid/ind.{name}.{part}" for part in planetoid.PARTS)
-    )
+    files = (f"planetoid/ind.{name}.{part}" for part in planetoid.PARTS)
+    return _entry(name, summary, size, planetoid.read, _PLANETOID, *files)
 
 
 def _shchur(name: str, summary: str, size: Size, file: str) -> Published:
@@ -142,11 +141,11 @@ def _shchur(name: str, summary: str, size: Size, file: str) -> Published:
 
 def _ogb(name: str, summary: str, size: Size, split: str) -> Published:
     folder = name.removeprefix("ogbn-")
-    return _entry(
-        name, summary, size, functools.partial(_read_ogb, folder, split), _OGB, f"ogb/{folder}.zip", slow=True
-    )
+    read = functools.partial(_read_ogb, folder, split)
+    return _entry(name, summary, size, read, _OGB, f"ogb/{folder}.zip", slow=True)
 
 
+_CITED, _SOLD = "citations between papers (made undirected)", "products bought together, words of descriptions"
 _BOUGHT, _WROTE = "products bought together, words of reviews", "authors who wrote together, keywords of papers"
 _ENTRIES = (
     _citations("cora", "citations between machine learning papers, words", Size(2_708, 10_556, 1_433, 7)),
@@ -165,17 +164,7 @@ _ENTRIES = (
         "reddit/reddit.zip",
         slow=True,
     ),
-    _ogb(
-        "ogbn-arxiv",
-        "citations between papers (made undirected), word vectors, split by year",
-        Size(169_343, 2_315_598, 128, 40),
-        "time",
-    ),
-    _ogb(
-        "ogbn-products",
-        "products bought together, words of descriptions, split by sales rank",
-        Size(2_449_029, 123_718_152, 100, 47),
-        "sales_ranking",
-    ),
+    _ogb("ogbn-arxiv", f"{_CITED}, word vectors, split by year", Size(169_343, 2_315_598, 128, 40), "time"),
+    _ogb("ogbn-products", f"{_SOLD}, split by sales rank", Size(2_449_029, 123_718_152, 100, 47), "sales_ranking"),
 )
 PUBLISHED = {entry.name: entry for entry in _ENTRIES}

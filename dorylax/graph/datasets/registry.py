@@ -162,7 +162,7 @@ def _user_path(name: str) -> Path | None:
     Raises:
         DatasetError: The name means a folder here and another data set.
     """
-    found = None if name == communities.NAME else _local(name)
+    found = None if name == communities.NAME else _local().get(name)
     if not is_data_path(name):
         return found
     path = Path(name)
@@ -174,24 +174,20 @@ def _user_path(name: str) -> Path | None:
 
 def names() -> list[str]:
     """Names that `load` knows: the generator, the published data sets, and those in `$DORYLAX_DATA`."""
-    known = [communities.NAME, *PUBLISHED]
-    return known + [name for name in _local_names() if name not in known]
+    return list(dict.fromkeys([communities.NAME, *PUBLISHED, *sorted(_local())]))
 
 
 def describe() -> list[Description]:
     """All of `names()` with their numbers and where `load` would take them from; `communities` once for each size."""
-    lines = [
-        Description(
-            communities.NAME, size_name, "generated: communities, power-law degrees, noisy features", size, "built in"
-        )
-        for size_name, size in communities.SIZES.items()
-    ]
-    here = set(_local_names())
+    generated = "generated: communities, power-law degrees, noisy features"
+    sizes = communities.SIZES.items()
+    lines = [Description(communities.NAME, name, generated, size, "built in") for name, size in sizes]
+    here = _local()
     for entry in PUBLISHED.values():
         cached = download.is_cached(entry.sources) or is_array_folder(_parsed(entry))
         origin = "DORYLAX_DATA" if entry.name in here else "cache" if cached else "download"
         lines.append(Description(entry.name, None, entry.summary, entry.size, origin))
-    others = sorted(here - {communities.NAME, *PUBLISHED})
+    others = sorted(here.keys() - {communities.NAME, *PUBLISHED})
     lines += [Description(name, None, "a data set of yours", None, "DORYLAX_DATA") for name in others]
     return lines
 
@@ -203,9 +199,7 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
             return Dataset.from_folder(parsed, split_seed=split_seed, verify=verify)
         except GraphError as error:
             _LOG.warning(
-                "reading the published files of %s again, because what was kept of them is no good: %s",
-                entry.name,
-                error,
+                "reading the published files of %s again, because their copy is damaged: %s", entry.name, error
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
     masks = {name: found.pop(name) for name in MASKS if name in found}
@@ -231,32 +225,17 @@ def is_cached(path: Path) -> bool:
     return path.parent == cache_directory() / "parsed-2"
 
 
-def _folder() -> Path | None:
-    """The directory that DORYLAX_DATA names; None where it is not set."""
+def _local() -> dict[str, Path]:
+    """The folders and archives in `$DORYLAX_DATA` under their names; none if it is not set."""
     value = os.environ.get("DORYLAX_DATA")
     if not value:
-        return None
-    path = Path(os.path.expanduser(value))
-    if not path.is_dir():
+        return {}
+    folder = Path(os.path.expanduser(value))
+    if not folder.is_dir():
         raise DatasetError(f"DORYLAX_DATA names {value!r}, which is not a directory: correct or unset it")
-    return path
-
-
-def _local(name: str) -> Path | None:
-    """Return the folder or archive of a name in DORYLAX_DATA; None if there is none."""
-    folder = _folder()
-    if folder is None or not name or Path(name).name != name:  # a name is never a path out of the directory
-        return None
-    if is_array_folder(folder / name):
-        return folder / name
-    file = folder / f"{name}.npz"
-    return file if file.is_file() else None
-
-
-def _local_names() -> list[str]:
-    folder = _folder()
-    found = [] if folder is None else [path for path in folder.iterdir() if not path.name.startswith(".")]
-    return sorted({path.name.removesuffix(".npz") for path in found if path.suffix == ".npz" or is_array_folder(path)})
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    archives = {path.stem: path for path in paths if path.suffix == ".npz" and path.is_file()}
+    return archives | {path.name: path for path in paths if is_array_folder(path)}
 
 
 def _hint(name: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -79,28 +79,23 @@ class Database:
         link.symlink_to(os.path.abspath(path))
         return link
 
-    def run(self, statement: str) -> None:
-        """Run a statement and report its progress.
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement, report its progress, and return all rows of its result.
 
         Raises:
             RunError: Memory or disk space is exhausted.
             duckdb.Error: The statement fails; for a file, its content or format.
         """
         with _translated(), self._polled():
-            self._connection.execute(statement)
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a small result. Raises as `run`."""
-        with _translated():
-            return self._connection.execute(query).fetchall()
+            return self._connection.execute(statement).fetchall()
 
     def value(self, query: str) -> Any:
-        """Return the first value of the first row; None if there is no row. Raises as `run`."""
+        """Return the first value of the first row; None if there is no row. Raises as `rows`."""
         found = self.rows(query)
         return found[0][0] if found else None
 
     def chunks(self, query: str) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the result of a query as named columns, about 500,000 elements per chunk. Raises as `run`."""
+        """Yield the result of a query as named columns, about 500,000 elements per chunk. Raises as `rows`."""
         with _translated():
             with self._polled():
                 result = self._connection.execute(query)
@@ -108,37 +103,19 @@ class Database:
             while len(frame := result.fetch_df_chunk(vectors)):
                 yield {str(name): frame[name].to_numpy() for name in frame}
 
-    def insert(self, table: str, query: str, required: Sequence[str]) -> int | None:
-        """Append the rows of a query to a table, all or none.
+    def make(self, table: str, query: str, complete: Iterable[str] = (), *, append: bool = False) -> int | None:
+        """Make a table of a query, or replace or extend one. Raises as `rows`.
 
-        Returns the position among these rows of the first that is NULL in a required column; the table then is
-        unchanged.
+        Returns the number of the first row with NULL in one of the columns that should be complete, or None.
         """
-        first = int(self.value(f"SELECT count(*) FROM {table}"))
-        added = f"FROM {table} WHERE rowid >= {first}"
-        missing = " OR ".join(f"{column} IS NULL" for column in required)
-        self._connection.execute("BEGIN")
-        try:
-            self.run(f"INSERT INTO {table} {query}")
-            bad = self.value(f"SELECT min(rowid) {added} AND ({missing})")
-            if bad is None:
-                self.rows("COMMIT")
-                return None
-            begin = self.value(f"SELECT min(rowid) {added}")  # uncommitted rows are numbered from another start
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("ROLLBACK")
-        return int(bad) - int(begin)
+        self.rows(f"INSERT INTO {table} {query}" if append else f"CREATE OR REPLACE TABLE {table} AS {query}")
+        missing = " OR ".join(f"{column} IS NULL" for column in complete)
+        return self.value(f"SELECT min(rowid) FROM {table} WHERE {missing}") if missing else None
 
-    @contextlib.contextmanager
-    def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:
-        """Make arrays `[n]` readable as a table in a context; return its name."""
-        self._connection.register("arrays", columns)
-        try:
-            yield "arrays"
-        finally:
-            self._connection.unregister("arrays")
+    def table_of(self, arrays: dict[str, np.ndarray]) -> str:
+        """Make arrays `[n]` readable as a table until the next call; return its name."""
+        self._connection.register("arrays", arrays)
+        return "arrays"
 
     @contextlib.contextmanager
     def _polled(self) -> Iterator[None]:

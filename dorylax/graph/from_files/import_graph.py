@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import mapped_array
-from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, insert_rows, value_columns
+from dorylax.graph.from_files.columns import EdgeFile, checked_values, load_columns, num_numbers
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
@@ -182,11 +182,11 @@ def import_graph(
             known = rows if known is None and not vertices.key else known
             estimate = _estimate(files, shape, wanted, known=known, tables=tables, path=path)
             expected(estimate)
-            _load(database, files, given, wanted, tell)
+            tables_of_values = _load(database, files, given, wanted, tell)
             check_states(states, shown)
             keyed = [table.keys for what, table in tables.items() if vertices.key and what in ("features", "labels")]
             tell.stage = "vertices"
-            num = number_vertices(database, files, wanted.ids, more=keyed, known=known, values=values)
+            num = number_vertices(database, files, wanted.ids, given=tables_of_values, more=keyed, known=known)
             _, size = _sizes(shape, tell.edges, num, wanted)
             free = shutil.disk_usage(path.parent).free
             _with_room(path, estimate._replace(edges=tell.edges, temporary_bytes=0, folder_bytes=size, free_bytes=free))
@@ -225,20 +225,20 @@ class _Teller:
         self.share(done)
 
 
-def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
+def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, np.dtype[Any]]:
     """Return the values of the edges with arrays that are given apart; a GraphError if files differ or a name is bad."""
     values = dict(files[0].values)
     for file in files[1:]:
         if dict(file.values) != values:
             first, other = (
-                f"{one.shown} has {', '.join(f'{name} ({kept.dtype})' for name, kept in one.values.items()) or 'no values'}"
+                f"{one.shown} has {', '.join(f'{name} ({kept.base})' for name, kept in one.values.items()) or 'no values'}"
                 for one in (files[0], file)
             )
             raise GraphError(f"sources differ in what edges have: {first}, {other}: --values names those to take")
     for one, array in given.items():
         if one in values:
             raise GraphError(f"edges have {one!r} twice: of {files[0].shown} and of --edge-data")
-        values[one] = checked_values(f"--edge-data {one}", array.dtype, array.shape[1:], None)
+        values[one] = checked_values(f"--edge-data {one}", np.dtype((array.dtype, array.shape[1:])))
     for one in values:
         if not one or one == "ids":
             raise GraphError(f"values of edges cannot be called {one!r}: the array edge_ids holds the ids of the edges")
@@ -249,7 +249,7 @@ def _check_arguments(shape: Shape, num_vertices: int | None, wanted: Wanted) -> 
     if shape.values and not shape.ids:
         raise GraphError(f"edge_data {', '.join(shape.values)} with edge_ids=False: values per edge need edge ids")
     if shape.coalesce == "sum":
-        check_sums({one: kept.dtype for one, kept in shape.values.items()})
+        check_sums({one: kept.base for one, kept in shape.values.items()})
     if num_vertices is not None:
         check_num_vertices(num_vertices)
         if wanted.ids != "numbers":
@@ -280,11 +280,10 @@ def _estimate(
 def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple[int, int]:
     """Bytes of temporary files, and of the arrays without those of vertices."""
     kept = edges * (2 if shape.symmetrise else 1)
-    values = sum(value.dtype.itemsize * value.size for value in shape.values.values())
+    values = sum(dtype.itemsize for dtype in shape.values.values())
     names = {"numbers": 0, "integers": 8, "names": 24}[wanted.ids]
     archive = kept * (4 + 4 * shape.ids + values) + (8 + names) * num_vertices
-    numbers = sum(value.size for value in shape.values.values())
-    return (edges + kept) * (_ROW_BYTES + 8 * numbers) + names * edges, archive
+    return (edges + kept) * (_ROW_BYTES + 8 * num_numbers(shape.values)) + names * edges, archive
 
 
 def _with_room(path: Path, estimate: Estimate) -> Estimate:
@@ -302,30 +301,21 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
 
 def _load(
     database: Database, files: Sequence[EdgeFile], given: Mapping[str, np.ndarray], wanted: Wanted, tell: _Teller
-) -> None:
-    """Fill the table `edges`."""
+) -> dict[str, list[str]]:
+    """Load the files, and then the values that are given apart; return the tables of these with their columns."""
     total = max(1, sum(file.estimate for file in files))
-    end = "VARCHAR" if wanted.ids == "names" else "BIGINT"
-    _make_table(database, "edges", {"s": end, "t": end, **value_columns(files[0].values)})
-    for file in files:
+    for number, file in enumerate(files):
         tell.done, tell.part = tell.edges / total, file.estimate / total
-        file.load(database)
+        file.load(database, f"edges{number}", files[0].values)
         tell.edges += file.count
     tell.done, tell.part = 0.0, 1.0
-    first = sum(kept.size for kept in files[0].values.values())
-    for one, array in given.items():
+    tables, first = {}, num_numbers(files[0].values)
+    for number, (one, array) in enumerate(given.items()):
         if len(array) != tell.edges:
             raise GraphError(f"--edge-data {one} has {len(array):,} rows, and there are {tell.edges:,} edges")
-        kept = Values(array.dtype.newbyteorder("="), array.shape[1:])
-        _make_table(database, "given", value_columns({one: kept}, first))
         table = ArrayTable(f"--edge-data {one}", "array", {one: array})
-        insert_rows(database, "given", table, {one: kept}, wanted, first=first)
-        database.run(
-            "CREATE TABLE joined AS SELECT e.*, g.* FROM edges e JOIN given g ON e.rowid = g.rowid ORDER BY e.rowid"
-        )
-        database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
-        first += kept.size
-
-
-def _make_table(database: Database, name: str, columns: Mapping[str, str]) -> None:
-    database.run(f"CREATE TABLE {name} ({', '.join(f'{column} {kind}' for column, kind in columns.items())})")
+        values = {one: checked_values(one, table.dtypes[one])}
+        load_columns(database, f"given{number}", table, values, wanted, first=first)
+        tables[f"given{number}"] = [f"v{k}" for k in range(first, first + num_numbers(values))]
+        first += num_numbers(values)
+    return tables

@@ -14,7 +14,7 @@ from dorylax.errors import named
 from dorylax.graph.from_files.arrays import matrix_market, member_array, npy, npz
 from dorylax.graph.from_files.columns import EdgeFile
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.tables import open_table
+from dorylax.graph.from_files.tables import open_table, suffix_of
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.mapped import State, difference, state_of
@@ -102,20 +102,19 @@ def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) ->
 
     Raises a GraphError if the file is damaged, or holds no edges.
     """
-    given = Path(shown_as)
-    suffixes = [one for one in given.suffixes if one not in (".gz", ".zst")] or [""]
+    suffix, of_array = suffix_of(shown_as), Path(shown_as).suffix
     with path.open("rb") as file:
         start = file.read(16)
-    if start.startswith(b"%%MatrixMarket") or suffixes[-1] == ".mtx":
+    if start.startswith(b"%%MatrixMarket") or suffix == ".mtx":
         return matrix_market(path, shown_as, wanted)
-    if suffixes[-1] in (".graph", ".metis"):
+    if suffix in (".graph", ".metis"):
         raise GraphError(
             f"{shown_as} is a METIS graph by its name, which is not read: convert it to lines of edges, or rename it if it "
             "has such lines"
         )
-    if given.suffix == ".npy":
+    if of_array == ".npy":
         return npy(path, shown_as, wanted)
-    if given.suffix == ".npz":  # errors name the file that is opened
+    if of_array == ".npz":  # errors name the file that is opened
         return npz(Path(os.readlink(path)) if path.is_symlink() else path, shown_as, wanted)
     return EdgeFile(open_table(database, path, shown_as, wanted), wanted)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -37,7 +37,7 @@ _HEAD = 1000  # lines
 _RATIO = 4  # of text to its compressed form, for estimates
 _PIECE = 1 << 19  # rows per insertion of arrays
 _TYPES = {
-    **{"FLOAT": "f4", "DOUBLE": "f8", "BOOLEAN": "?"},
+    **{"FLOAT": "f4", "DOUBLE": "f8", "DECIMAL": "f8", "BOOLEAN": "?"},
     **{"TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8"},
     **{"UTINYINT": "u1", "USMALLINT": "u2", "UINTEGER": "u4", "UBIGINT": "u8"},
 }
@@ -58,8 +58,8 @@ class Table(abc.ABC):
     Attributes:
         shown: Its name in messages.
         names: Names of the columns; None if neither the file nor the user names them.
-        types: Type of each column in messages; None if fields are text.
-        dtypes: Type of each column; object for those that hold no numbers.
+        dtypes: Type of each column, with the shape of its rows; object for no numbers. Empty if fields are text.
+        types: Types of columns in messages, if they differ from `dtypes`.
         rows: Fields of the first rows of text.
         estimate: Approximate number of rows.
         num_vertices: V where the file states it.
@@ -68,8 +68,8 @@ class Table(abc.ABC):
 
     shown: str
     names: Sequence[str] | None
-    types: Mapping[str, str] | None = None
     dtypes: Mapping[str, np.dtype[Any]] = {}
+    types: Mapping[str, str] = {}
     rows: Sequence[Sequence[str]] = ()
     estimate: int
     num_vertices: int | None = None
@@ -81,10 +81,11 @@ class Table(abc.ABC):
         return len(self.names or (self.rows[0] if self.rows else ()))
 
     @abc.abstractmethod
-    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:
-        """Call a function with queries for all rows as columns c0, c1, …; it returns the number of a row that it refuses.
+    def fill(self, database: Database, into: str, columns: Mapping[str, str], *, complete: bool) -> int | None:
+        """Make a table of all rows; its columns are expressions of c0, c1, ….
 
-        Returns the number of the first refused row, or None. Raises a GraphError if the file is damaged.
+        If it should be `complete`, returns the number of the first row with NULL, or None. Raises a GraphError if the file
+        is damaged.
         """
 
     @abc.abstractmethod
@@ -92,12 +93,10 @@ class Table(abc.ABC):
         """Return a row for a message."""
 
     def place(self, column: str) -> int:
-        """Return k if a column is ck."""
-        return list(self.names or ()).index(column)
-
-    def shape_of(self, column: str) -> tuple[int, ...]:  # noqa: ARG002
-        """Return the shape of one row of a column, whose numbers are the columns ck, ck+1, …."""
-        return ()
+        """Return k if a column is ck; the numbers of one row of a column are ck, ck+1, …."""
+        names = list(self.names or ())
+        before = names[: names.index(column)]
+        return sum(math.prod(self.dtypes[one].shape) for one in before) if self.dtypes else len(before)
 
     def label(self, column: str) -> str:
         """Return the name of a column for a message."""
@@ -109,10 +108,19 @@ def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -
 
     Raises a GraphError if the file is damaged, compressed in an unknown way, no text, or contradicts an option.
     """
-    suffixes = [one for one in Path(shown_as).suffixes if one not in (".gz", ".zst")] or [""]
-    if suffixes[-1] in (".parquet", ".pq", ".jsonl", ".ndjson"):
-        return FileTable(database, path, shown_as, is_json=suffixes[-1] in (".jsonl", ".ndjson"))
+    suffix = suffix_of(shown_as)
+    if suffix in (".parquet", ".pq", ".jsonl", ".ndjson"):
+        return FileTable(database, path, shown_as, is_json=suffix in (".jsonl", ".ndjson"))
     return TextTable(database, path, shown_as, options)
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file before those of compression."""
+    return next((one for one in reversed(Path(name).suffixes) if one not in (".gz", ".zst")), "")
+
+
+def _selected(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{expression} AS {name}" for name, expression in columns.items()) or "1 AS one"
 
 
 @final
@@ -174,23 +182,24 @@ class TextTable(Table):
         """See `Table`."""
         return str(self.place(column) + 1)
 
-    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:  # noqa: ARG002
+    def fill(self, database: Database, into: str, columns: Mapping[str, str], *, complete: bool) -> int | None:
         """See `Table`: by the CSV reader where the first lines are regular, else or if it refuses by splitting lines."""
         check_packed(self._path, self.shown)
-        width = self.width
-        fields = f"CASE WHEN len(fields) = {width} THEN fields END"
-        unquoted = "CASE WHEN starts_with(x, '\"') THEN replace(x[2:-2], '\"\"', '\"') ELSE x END"
-        columns = ", ".join(f"nullif(fields[{k + 1}], '') AS c{k}" for k in range(width))
-        split = f"SELECT [{unquoted} FOR x IN [trim(y, {self._blanks}) FOR y IN {self._split()}]] AS fields"
-        careful = f"SELECT {columns} FROM (SELECT {fields} AS fields FROM ({split} FROM ({self._data()})))"
+        names = [f"c{k}" for k in range(self.width)]
+        made, required = f"SELECT {_selected(columns)} FROM", columns if complete else ()
         if self._regular:
-            typed = ", ".join(f"'c{k}': 'VARCHAR'" for k in range(width))
+            typed = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
             options = f", skip = {self._skip}, delim = {text(self._separator or ' ')}, quote = '\"', escape = '\"')"
             with contextlib.suppress(duckdb.Error):
-                if take(f"SELECT * FROM {self._reading(typed, options)}") is None:
+                if database.make(into, f"{made} {self._reading(typed, options)}", required) is None:
                     return None
+        unquoted = "CASE WHEN starts_with(x, '\"') THEN replace(x[2:-2], '\"\"', '\"') ELSE x END"
+        split = f"SELECT [{unquoted} FOR x IN [trim(y, {self._blanks}) FOR y IN {self._split()}]] AS fields"
+        fields = ", ".join(f"nullif(fields[{k}], '') AS {name}" for k, name in enumerate(names, 1))
+        whole = f"CASE WHEN len(fields) = {len(names)} THEN fields END AS fields"
+        rows = f"SELECT {whole} FROM ({split} FROM ({self._data()}))"
         try:
-            return take(careful)
+            return database.make(into, f"{made} (SELECT {fields} FROM ({rows}))", required)
         except duckdb.Error as error:
             raise GraphError(f"{self.shown} {self._damage(error)}") from None
 
@@ -262,31 +271,30 @@ class FileTable(Table):
         self._path, self.shown = path, shown_as
         self._kind = "file of JSON lines" if is_json else "Parquet file"
         self.described = f"{shown_as}: {self._kind}"
-        self._from = f"read_parquet({text(str(path))})"
+        read = f"read_parquet({text(str(path))})"
         if is_json:
-            packed = packed_as(path, shown_as)
-            self._from = f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed}')"
+            read = f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed_as(path, shown_as)}')"
         try:
-            found = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {self._from}")}
+            found = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {read}")}
             rows = f"SELECT sum(num_rows) FROM parquet_file_metadata({text(str(path))})"
             self.estimate = path.stat().st_size // 32 if is_json else int(database.value(rows) or 0)
         except duckdb.Error as error:
             raise self._damaged(error) from None
-        self.names = tuple(found)
+        self.names, self._from = tuple(found), read
         if is_json:
             columns = ", ".join(f"{text(one)}: 'VARCHAR'" for one in found)
-            self._from = f"{self._from[:-1]}, columns = {{{columns}}})"
+            self._from = f"{read[:-1]}, columns = {{{columns}}})"
         else:
             self.types = found
-            kinds = {one: "f8" if kind.startswith("DECIMAL") else _TYPES.get(kind, "O") for one, kind in found.items()}
-            self.dtypes = {one: np.dtype(kind) for one, kind in kinds.items()}
+            self.dtypes = {one: np.dtype(_TYPES.get(kind.partition("(")[0], "O")) for one, kind in found.items()}
 
-    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:  # noqa: ARG002
+    def fill(self, database: Database, into: str, columns: Mapping[str, str], *, complete: bool) -> int | None:
         """See `Table`."""
         check_packed(self._path, self.shown)
-        columns = ", ".join(f"{name(one)} AS c{k}" for k, one in enumerate(self.names or ()))
+        fields = ", ".join(f"{name(one)} AS c{k}" for k, one in enumerate(self.names or ()))
         try:
-            return take(f"SELECT {columns} FROM {self._from}")
+            query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {self._from})"
+            return database.make(into, query, columns if complete else ())
         except duckdb.Error as error:
             raise self._damaged(error) from None
 
@@ -308,52 +316,43 @@ class ArrayTable(Table):
     def __init__(
         self, shown_as: str, kind: str, arrays: Mapping[str, np.ndarray], num_vertices: int | None = None
     ) -> None:
-        self.shown, self.num_vertices, self._arrays = shown_as, num_vertices, dict(arrays)
+        self.shown, self.num_vertices, self._arrays = shown_as, num_vertices, list(arrays.values())
         self.names = tuple(arrays)
-        self.dtypes = {one: array.dtype for one, array in arrays.items()}
-        self.types = {one: str(dtype) for one, dtype in self.dtypes.items()}
-        self.estimate = len(next(iter(arrays.values())))
+        self.dtypes = {one: np.dtype((array.dtype, array.shape[1:])) for one, array in arrays.items()}
+        self.estimate = len(self._arrays[0])
         self.described = f"{shown_as}: {kind}, {self.estimate:,} edges"
-        sizes = [int(np.prod(array.shape[1:])) for array in arrays.values()]
-        self._places = dict(zip(arrays, accumulate(sizes, initial=0), strict=False))
 
-    def place(self, column: str) -> int:
+    def fill(self, database: Database, into: str, columns: Mapping[str, str], *, complete: bool) -> int | None:
         """See `Table`."""
-        return self._places[column]
-
-    def shape_of(self, column: str) -> tuple[int, ...]:
-        """See `Table`."""
-        return self._arrays[column].shape[1:]
-
-    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:
-        """See `Table`."""
-        for start, stop in spans(self.estimate, _PIECE):
-            parts = [array[start:stop] for array in self._arrays.values()]
-            columns = [column for part in parts for column in self._stored(part.reshape(len(part), -1)).T]
-            named = {f"c{k}": column for k, column in enumerate(columns)}
+        for start, stop in list(spans(self.estimate, _PIECE)) or [(0, 0)]:
+            parts = [array[start:stop] for array in self._arrays]
+            stored = [
+                column
+                for part in parts
+                for column in self._stored(part.reshape(len(part), math.prod(part.shape[1:]))).T
+            ]
             # DuckDB reads NaN from arrays as NULL.
-            nan = {
-                one: "coalesce({0}, 'nan'::DOUBLE) AS {0}" for one, column in named.items() if column.dtype.kind == "f"
-            }
-            with database.arrays(named) as table:
-                bad = take(f"SELECT {', '.join(nan.get(one, '{0}').format(one) for one in named)} FROM {table}")
-            release(*self._arrays.values())
-            if bad is not None:
-                return start + bad
-        return None
+            fields = ", ".join(
+                f"coalesce(c{k}, 'nan'::DOUBLE) AS c{k}" if column.dtype.kind == "f" else f"c{k}"
+                for k, column in enumerate(stored)
+            )
+            table = database.table_of({f"c{k}": column for k, column in enumerate(stored)})
+            query = f"SELECT {_selected(columns)} FROM (SELECT {fields} FROM {table})"
+            required = columns if complete and stop == self.estimate else ()
+            bad = database.make(into, query, required, append=start > 0)
+            release(*self._arrays)
+        return bad
 
     def row(self, database: Database, number: int) -> Row:  # noqa: ARG002
         """See `Table`."""
-        numbers = [one for array in self._arrays.values() for one in array[number].reshape(-1).tolist()]
+        numbers = [one for array in self._arrays for one in array[number].reshape(-1).tolist()]
         fields = [one.decode() if isinstance(one, bytes) else None if one is None else str(one) for one in numbers]
         return Row(f"edge {number:,}", fields, f"({', '.join(map(str, fields))})")
 
     def _stored(self, part: np.ndarray) -> np.ndarray:
         """Values in a type that DuckDB reads."""
-        if part.dtype.kind == "f":
-            return np.asarray(part, np.float64, order="F")
         if part.dtype.kind not in "SUOT":
-            return np.asarray(part, part.dtype.newbyteorder("="), order="F")
+            return np.asarray(part, "f8" if part.dtype.kind == "f" else part.dtype.newbyteorder("="), order="F")
         try:
             names = [one.decode() if isinstance(one, bytes) else one for one in part.reshape(-1).tolist()]
         except UnicodeDecodeError as error:

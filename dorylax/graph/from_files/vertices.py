@@ -83,7 +83,7 @@ class VertexTable:
     def __init__(
         self, database: Database, what: str, place: Path, *, key: str | None, ids: Ids, others: frozenset[str]
     ) -> None:
-        self._database, self.shown, self._key = database, str(place), key
+        self._database, self._what, self._key, self.shown = database, what, key, str(place)
         found = _MEMBER.fullmatch(str(place))
         file, columns = file_of(place), found["columns"].split(",") if found else None
         self._array: np.ndarray | None = None
@@ -93,29 +93,29 @@ class VertexTable:
                 raise GraphError(f"{place} has no column {key!r} to join by (--key): give a table with a header")
             if file.suffix == ".npz" and columns is None:
                 raise GraphError(f"{place} is an archive: say which of its arrays, as {place}:features")
-            self._array = mapped_array(file) if columns is None else member_array(file, columns[0])
-            self.dtype, self.row = self._array.dtype, self._array.shape[1:]
-            if not self._array.shape:
+            array = self._array = mapped_array(file) if columns is None else member_array(file, columns[0])
+            if not array.shape:
                 raise GraphError(f"{place} is a single value: expected an array with a row per vertex")
-            if self.dtype.kind not in "fiub" + ("SU" if what == "labels" else ""):
-                raise GraphError(f"{place} must hold real numbers, got {self.dtype}")
-            self.size: int | None = len(self._array)
-            self.bytes = self._array.nbytes
-            self.described = f"{place}: {what}, array {self.dtype} {list(self._array.shape)}"
+            if array.dtype.kind not in "fiub" + ("SU" if what == "labels" else ""):
+                raise GraphError(f"{place} must hold real numbers, got {array.dtype}")
+            self.dtype, self.row, self.bytes = array.dtype, array.shape[1:], array.nbytes
+            self.size: int | None = len(array)
+            self.described = f"{place}: {what}, array {array.dtype} {list(array.shape)}"
             return
         self._table = name(f"of {what}")
-        self._load(file, columns, ids, what, others)
+        self._load(file, columns, ids, others)
         is_text = what == "labels" and len(self._columns) == 1 and not self._all(NUMBER)
         whole = what != "features" and bool(self._columns) and self._all(_SHORT)
-        self.dtype = np.dtype(object) if is_text else np.dtype(np.int64 if whole else np.float64)
-        self.row = (len(self._columns),)
+        self.dtype = np.dtype(object if is_text else np.int64 if whole else np.float64)
+        self.row = (max(1, len(self._columns)),)
         rows = int(database.value(f"SELECT count(*) FROM {self._table}"))
         self.size, self.bytes = None if key else rows, 4 * rows * len(self._columns)
-        labels = ", ".join(self._known[int(column[1:])] for column in self._columns[:_LISTED])
-        more = f", … ({len(self._columns)} in all)" if len(self._columns) > _LISTED else ""
+        listed = list(self._columns.values())
+        labels = ", ".join(listed[:_LISTED]) or "none"
+        more = f", … ({len(listed)} in all)" if len(listed) > _LISTED else ""
         joined = f"joined by {key} (--key)" if key else "in the order of the vertices (--key joins)"
-        self.described = f"{place}: {what}, {rows:,} rows {joined}, columns {labels or 'none'}{more} (FILE:COLUMN,…)"
-        self._check_rows(what, ids)
+        self.described = f"{place}: {what}, {rows:,} rows {joined}, columns {labels}{more} (FILE:COLUMN,…)"
+        self._check_rows(ids)
 
     @property
     def keys(self) -> str:
@@ -123,7 +123,11 @@ class VertexTable:
         return f"SELECT key AS id, rowid AS row FROM {self._table}"
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yield the rows in vertex order, `[n, …]`. Raises a GraphError if a vertex lacks a row, or a field is missing."""
+        """Yield the rows in vertex order, `[n, …]`.
+
+        Vertices without a row in a keyed table have no label, and are in no mask. Raises a GraphError if a vertex lacks
+        another row.
+        """
         if self._array is not None:
             yield from pieces(self._array)
             return
@@ -131,32 +135,22 @@ class VertexTable:
         if self._key is not None:
             order = f"FROM ids LEFT JOIN {self._table} r ON ids.id = r.key ORDER BY number"
             absent = f"SELECT id FROM ids WHERE id NOT IN (SELECT key FROM {self._table}) ORDER BY number LIMIT 1"
-            if (found := self._database.value(absent)) is not None:
+            if self._what not in ("labels", *MASKS) and (found := self._database.value(absent)) is not None:
                 raise GraphError(f"{self.shown} has no row for vertex {found!r} ({self._key}): add one for each vertex")
-        for chunk in self._database.chunks(f"SELECT {', '.join(self._values())} {order}"):
+        kind, missing = {"O": ("VARCHAR", "''"), "i": ("BIGINT", "-1"), "f": ("DOUBLE", "NULL")}[self.dtype.kind]
+        missing = "0" if self._what in MASKS else missing
+        values = [f"coalesce(try_cast({column} AS {kind}), {missing}) AS {column}" for column in self._columns]
+        values = values or ["(key IS NOT NULL)::BIGINT"]  # a mask of vertices alone
+        for chunk in self._database.chunks(f"SELECT {', '.join(values)} {order}"):
             yield np.stack(list(chunk.values()), axis=1)
 
-    def whole(self, num_vertices: int, missing: Any = None) -> np.ndarray:
-        """Return all rows; vertices without one get `missing` if it is given."""
-        if self._array is not None or missing is None:
-            empty = np.zeros((0, *self.row), self.dtype)
-            return np.concatenate([empty, *(piece.copy() for piece in self.pieces())])
-        found = np.full((num_vertices, max(1, len(self._columns))), missing, self.dtype)
-        columns = ", ".join(self._values() or ["1"])
-        query = f"SELECT number, {columns} FROM {self._table} r JOIN ids ON ids.id = r.key ORDER BY number"
-        for chunk in self._database.chunks(query):
-            number, *values = chunk.values()
-            for k, value in enumerate(values):
-                found[number, k] = value
-        return found
+    def whole(self) -> np.ndarray:
+        """Return all rows, as `pieces`."""
+        return np.concatenate([np.zeros((0, *self.row), self.dtype), *(piece.copy() for piece in self.pieces())])
 
-    def _values(self) -> list[str]:
-        kind, missing = {"O": ("VARCHAR", "''"), "i": ("BIGINT", "-1"), "f": ("DOUBLE", "NULL")}[self.dtype.kind]
-        return [f"coalesce(try_cast({column} AS {kind}), {missing}) AS {column}" for column in self._columns]
-
-    def _load(self, file: Path, columns: list[str] | None, ids: Ids, what: str, others: frozenset[str]) -> None:
+    def _load(self, file: Path, columns: list[str] | None, ids: Ids, others: frozenset[str]) -> None:
         """Make a table of text columns c0, c1, …, and key."""
-        database, key = self._database, self._key
+        database, key, what = self._database, self._key, self._what
         # --key and FILE:COLUMN name columns of a header.
         named = [one for one in (key, *(columns or ())) if one]
         options = Wanted(ids, values=dict.fromkeys(named), header=bool(named) or None)
@@ -166,51 +160,41 @@ class VertexTable:
             if one not in known:
                 raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
         taken = columns or [one for one in known if one != key and one not in others]
-        self._columns, self._known = [f"c{known.index(one)}" for one in taken], known
-        self.names = taken if table.names else None
-        if not taken and what not in MASKS:
+        if not taken and (what not in MASKS or key is None):
             raise GraphError(f"{self.shown} has no column for {what}")
+        self._columns = {f"c{known.index(one)}": one for one in taken}
+        self.names = list(self._columns.values()) if table.names else None
         field = "nullif(trim({0}::VARCHAR), '')"
         if what in MASKS:
             field = f"CASE lower(trim({{0}}::VARCHAR)) WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE {field} END"
-        fields = [f"{field.format(column)} AS {column}" for column in self._columns]
+        fields = {column: field.format(column) for column in self._columns}
         if key:
             column = f"c{known.index(key)}::VARCHAR"
             integer = f"CASE WHEN regexp_full_match({column}, '{INTEGER}') THEN try_cast({column} AS BIGINT) END"
-            name_of = f"nullif(trim({column}, ' \t\r'), '')"
-            fields.append(f"{name_of if ids == 'names' else integer} AS key")
-        made = f"CREATE OR REPLACE TABLE {self._table} AS SELECT {', '.join(fields) or '1 AS one'}"
-        table.fill(database, lambda query: database.run(f"{made} FROM ({query})"))
+            fields["key"] = f"nullif(trim({column}, ' \t\r'), '')" if ids == "names" else integer
+        table.fill(database, self._table, fields, complete=False)
 
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""
         tests = [f"bool_and({column} IS NULL OR regexp_full_match({column}, '{pattern}'))" for column in self._columns]
-        query = f"SELECT {', '.join(tests) or 'true'} FROM {self._table}"
-        return all(one is not False for one in self._database.rows(query)[0])
+        return False not in self._database.rows(f"SELECT {', '.join(tests) or 'true'} FROM {self._table}")[0]
 
-    def _check_rows(self, what: str, ids: Ids) -> None:
+    def _check_rows(self, ids: Ids) -> None:
         """Raise at the first missing or wrong field, and at the first key that is missing or repeated."""
+        rows, table = self._database.rows, self._table
         if self._key is not None:
-            if (row := self._database.value(f"SELECT min(rowid) FROM {self._table} WHERE key IS NULL")) is not None:
+            row = self._database.value(f"SELECT min(rowid) FROM {table} WHERE key IS NULL")
+            if row is not None:
                 wanted = "a name" if ids == "names" else "an integer"
                 raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {self._key} not {wanted}")
-            twice = self._database.rows(
-                f"SELECT key, min(rowid) AS row FROM {self._table} GROUP BY key HAVING count(*) > 1 ORDER BY row LIMIT 1"
-            )
-            if twice:
-                raise GraphError(
-                    f"{self.shown} has {twice[0][0]!r} twice in column {self._key}: give each vertex one row"
-                )
+            repeated = f"SELECT key FROM {table} GROUP BY key HAVING count(*) > 1 ORDER BY min(rowid) LIMIT 1"
+            for (twice,) in rows(repeated):
+                raise GraphError(f"{self.shown} has {twice!r} twice in column {self._key}: give each vertex one row")
         # Text is no number, and a label that is missing is none.
-        for column in self._columns if self.dtype.kind != "O" else ():
-            missing = "false" if what == "labels" else f"{column} IS NULL"
+        for column, label in self._columns.items() if self.dtype.kind != "O" else ():
+            missing = "false" if self._what == "labels" else f"{column} IS NULL"
             wrong = f"{missing} OR NOT regexp_full_match({column}, '{NUMBER}')"
-            found = self._database.rows(
-                f"SELECT rowid, {column} FROM {self._table} WHERE {wrong} ORDER BY rowid LIMIT 1"
-            )
-            if found:
-                row, field = found[0]
-                label = self._known[int(column[1:])]
+            for row, field in rows(f"SELECT rowid, {column} FROM {table} WHERE {wrong} ORDER BY rowid LIMIT 1"):
                 raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {label} not a number: {field!r}")
 
 
@@ -273,9 +257,7 @@ def _write_labels(
     folder: FolderWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
 ) -> None:
     table = found["labels"]
-    keyed = files.key is not None
-    missing = {"O": None, "i": -1}.get(table.dtype.kind, np.nan)
-    given = table.whole(num_vertices, missing if keyed and table.dtype.kind != "O" else "" if keyed else None)
+    given = table.whole()
     if given.dtype.kind in "OSU":
         flat = given.reshape(len(given)).tolist()
         given = np.array([one.decode() if isinstance(one, bytes) else one for one in flat], object)
@@ -289,9 +271,9 @@ def _write_labels(
     if files.masks:
         masks: dict[str, Any] = dict.fromkeys(MASKS)
         for one in files.masks:
-            mask = found[one].whole(num_vertices, 0 if keyed else None)
+            mask = found[one].whole()
             mask = mask[:, 0] if mask.shape[1:] == (1,) else mask
-            masks[one] = mask != 0 if keyed else mask
+            masks[one] = mask if files.key is None else mask != 0
         for one, mask in checked_masks(masks, labels.array).items():
             folder.add(one, mask)
     if labels.num_classes is not None:

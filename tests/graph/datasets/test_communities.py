@@ -215,7 +215,7 @@ def test_labelled_vertices() -> None:
     assert (data.labels >= 0).sum() == 200
     assert (data.train_mask.sum(), data.val_mask.sum(), data.test_mask.sum()) == (120, 40, 40)
     assert np.array_equal(data.features, every.features)
-    assert communities.Communities("papers100m", 0, {})._num_labelled == 1_546_782
+    assert communities.Communities("papers100m", {})._num_labelled == 1_546_782
     part = datasets.load("communities", size="papers100m", num_vertices=100_000, num_features=2)
     assert (part.labels >= 0).sum() == 1393  # as many in a hundred as there
 

@@ -162,6 +162,24 @@ def test_the_archive_does_not_depend_on_threads(tmp_path, ids):
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
+def test_files_may_have_their_values_in_different_orders(tmp_path):
+    (tmp_path / "a.csv").write_text("source,target,w,k\n0,1,1.5,7\n")
+    (tmp_path / "b.csv").write_text("k,source,target,w\n8,1,2,2.5\n")
+    _import(tmp_path, [tmp_path / "a.csv", tmp_path / "b.csv"], wanted=Wanted(source="source", target="target"))
+    found = contents(tmp_path / "out")
+    assert (found["edge_w"].tolist(), found["edge_k"].tolist()) == ([1.5, 2.5], [7, 8])
+
+
+@pytest.mark.parametrize(("ids", "kind"), [("numbers", np.int64), ("integers", np.int64), ("names", "U1")])
+def test_arrays_without_edges(tmp_path, ids, kind):
+    none = np.zeros(0, kind)
+    np.savez(tmp_path / "e.npz", sources=none, targets=none, w=np.zeros((0, 3), np.float16))
+    np.save(tmp_path / "k.npy", np.zeros((0, 2)))
+    options = {"wanted": Wanted(ids=ids, values={"w": None}), "edge_data": {"k": tmp_path / "k.npy"}}
+    assert _import(tmp_path, [tmp_path / "e.npz"], symmetrise=True, coalesce="sum", **options).num_edges == 0
+    assert {name: contents(tmp_path / "out")[f"edge_{name}"].shape for name in "wk"} == {"w": (0, 3), "k": (0, 2)}
+
+
 @pytest.mark.parametrize("order", ["E2", "2E", "F"])
 def test_arrays_of_numpy_with_values_from_others(tmp_path, order):
     edges = _graph()
