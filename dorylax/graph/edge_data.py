@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,11 +59,6 @@ def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
             raise GraphError(
                 f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
             )
-
-
-def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:
-    """Apply a function to all values."""
-    return {name: change(values) for name, values in edge_data.items()}
 
 
 def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, int | None]:
