@@ -39,12 +39,9 @@ def cache_directory() -> Path:
     if not mac and (chosen := os.environ.get("XDG_CACHE_HOME")):
         return Path(chosen) / "dorylax"
     home = os.path.expanduser("~")
-    if home == "~":  # no $HOME, and no entry in the list of users: a container
-        return _temporary_home()
-    return Path(home, *(("Library", "Caches") if mac else (".cache",)), "dorylax")
-
-
-def _temporary_home() -> Path:
+    if home != "~":
+        return Path(home, *(("Library", "Caches") if mac else (".cache",)), "dorylax")
+    # No $HOME, and no entry in the list of users: a container.
     folder = Path(tempfile.gettempdir()) / f"dorylax-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

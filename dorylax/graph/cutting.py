@@ -68,10 +68,8 @@ class Cutting:
         }
         # In a symmetric graph both directions are the same rows; their edge ids are costly and unused.
         out: Direction = "out" if "out" in found else "in"
-        incoming = self._local(self._offsets, self._sources, first, last, found["in"])
-        outgoing = incoming
-        if out == "out":
-            outgoing = self._local(self._outgoing.offsets, self._outgoing.neighbours, first, last, found["out"])
+        incoming = self._local(Adjacency(self._offsets, self._sources), first, last, found["in"])
+        outgoing = self._local(self._outgoing, first, last, found["out"]) if out == "out" else incoming
         return Shard(
             server=server,
             rows=(first, last),
@@ -112,19 +110,12 @@ class Cutting:
         found = ((peer, np.flatnonzero(row[start:stop])) for peer, row in enumerate(self._needed[direction]))
         return tuple((peer, rows + (start - first)) for peer, rows in found if len(rows))
 
-    def _local(
-        self,
-        offsets: Int64[np.ndarray, " V1"],
-        neighbours: Int32[np.ndarray, " E"],
-        first: int,
-        last: int,
-        held: Int64[np.ndarray, " G"],
-    ) -> Adjacency:
-        """Rows `first:last` of the laid-out graph in local numbering; these are their ghosts."""
+    def _local(self, rows: Adjacency, first: int, last: int, held: Int64[np.ndarray, " G"]) -> Adjacency:
+        """Rows `first:last` of the laid-out graph in local numbering, whose ghosts are `held`."""
         local = np.empty(self._graph.num_vertices, np.int32)
         local[first:last] = np.arange(last - first, dtype=np.int32)
         local[held] = np.arange(last - first, last - first + len(held), dtype=np.int32)
-        offsets, found = permuted(offsets, neighbours, self._layout.order[first:last], self._place)
+        offsets, found = permuted(rows.offsets, rows.neighbours, self._layout.order[first:last], self._place)
         for start, stop in spans(len(found)):  # in place
             found[start:stop] = local[found[start:stop]]
         return Adjacency(offsets, found)
