@@ -87,17 +87,12 @@ def verified_once(descriptor: int, what: str, path: str | os.PathLike[str], is_r
 
 
 def _is_known(state: State, what: str) -> bool:
-    try:
+    with contextlib.suppress(OSError, RuntimeError):  # no home, and so no cache
         file = _file(state, what)
-        try:
+        with contextlib.suppress(OSError):  # a read-only cache
             os.utime(file)  # `drop_oldest` removes the least recently used
-        except FileNotFoundError:
-            return False
-        except OSError:  # a read-only cache
-            return file.is_file()
-    except (OSError, RuntimeError):  # no home, and so no cache
-        return False
-    return True
+        return file.is_file()
+    return False
 
 
 def _remember(state: State, what: str, begun: float, path: str | os.PathLike[str]) -> None:

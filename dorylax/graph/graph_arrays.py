@@ -15,9 +15,8 @@ from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.build import from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
 from dorylax.graph.reorder import reorder, user_order
-from dorylax.graph.rows import all_rows
+from dorylax.graph.rows import MAX_EDGE_IDS, all_rows
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.transpose import MAX_EDGE_IDS
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
 
 

@@ -19,7 +19,6 @@ from dorylax.graph.rows import row_spans, spans
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_length
 
-_FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
 _TEXT = "number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])"
 
 
@@ -124,7 +123,10 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     given = None if num_classes is None else checked_num_classes(num_classes)
     array = as_array("labels", labels, _TEXT)
     if array.ndim not in (1, 2):
-        raise GraphError(f"{_FORMS}, got shape {list(array.shape)}")
+        raise GraphError(
+            "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T], got shape "
+            f"{list(array.shape)}"
+        )
     check_length("labels", array, num_vertices, "one per vertex")
     floating = array.dtype.kind == "f"
     if array.ndim == 2 and array.shape[1] == 1 and not multilabel and (not floating or (given or 0) > 1):

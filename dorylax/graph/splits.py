@@ -17,8 +17,7 @@ from jaxtyping import Bool, Int8, Int64
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import as_mask, labelled
-from dorylax.graph.rows import SPAN, in_order, spans
-from dorylax.graph.transpose import inverse_permutation
+from dorylax.graph.rows import SPAN, in_order, inverse_permutation, spans
 from dorylax.graph.validate import GraphError
 from dorylax.machine import cores
 

@@ -16,11 +16,13 @@ from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
-from dorylax.graph.edge_data import EdgeData, check_sums, require_ids_for, sums_of_runs, wider
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
+    MAX_EDGE_IDS,
+    BySlot,
     all_rows,
-    count_rows_where,
+    compress,
+    edge_ids_fit,
     first_of_equals,
     offsets_without,
     positions_where,
@@ -28,11 +30,11 @@ from dorylax.graph.rows import (
     rows_between,
     rows_with_loops,
 )
-from dorylax.graph.transpose import BySlot, compress, edge_ids_fit
 from dorylax.graph.validate import GraphError, check_finite
 
 Coalesce = Literal["first", "sum"]
 """What becomes of the values of equal edges: those of the first are kept, or all are added up."""
+EdgeData = dict[str, np.ndarray]
 _Arguments = ParamSpec("_Arguments")
 
 
@@ -101,7 +103,7 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
     num_vertices = graph.num_vertices
     offsets, sources = graph.host_rows()
     lacking = np.flatnonzero(~rows_with_loops(offsets, sources))
-    below = count_rows_where(positions_where(np.less, offsets, sources), offsets)
+    below = np.diff(np.searchsorted(positions_where(np.less, offsets, sources), offsets))
     slots = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
     rows = offsets + np.searchsorted(lacking, np.arange(num_vertices + 1)), np.insert(sources, slots, lacking)
     num_ids = graph.num_edge_ids + num_vertices
@@ -194,6 +196,53 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
         **known,
     )
     return part, places
+
+
+def require_ids_for(edge_data: Mapping[str, Any], num_edge_ids: int) -> None:
+    """Raises a `GraphError` where there are values per edge and ids 0 … `num_edge_ids` - 1 do not fit int32."""
+    if edge_data and not edge_ids_fit(num_edge_ids):
+        raise GraphError(
+            f"edge_data {', '.join(edge_data)}: ids of {num_edge_ids} edges do not fit int32, in which JAX counts: values "
+            f"per edge need at most {MAX_EDGE_IDS}"
+        )
+
+
+def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Raises a `GraphError` where values of equal edges cannot be added: there are none, or they are truth values."""
+    if not dtypes:
+        raise GraphError(
+            'coalesce="sum" adds the values of equal edges, but these edges have none: give edge_data={"weight": …}, '
+            'or say coalesce="first"'
+        )
+    for name, dtype in dtypes.items():
+        if dtype.kind == "b":
+            raise GraphError(
+                f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
+            )
+
+
+def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, int | None]:
+    """Sums `[R, …]` of consecutive values in their dtype, and the first run whose sum exceeds the dtype, or None.
+
+    Runs begin at the ascending positions `starts`. Values of type float16 are added in float32.
+    """
+    floating = values.dtype.kind == "f"
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = np.result_type(values.dtype, np.float32) if floating else values.dtype
+        sums = np.add.reduceat(values, starts, axis=0, dtype=held).astype(values.dtype, copy=False)
+        if floating:
+            wrong = ~np.isfinite(sums) & np.logical_and.reduceat(np.isfinite(values), starts, axis=0)
+        else:  # a sum that wraps is off by a multiple of 2^bits
+            exact = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+            wrong = np.abs(exact - sums) > 2.0 ** (8 * values.dtype.itemsize - 1)
+    return sums, int(np.argwhere(wrong)[0][0]) if wrong.any() else None
+
+
+def wider(dtype: np.dtype[Any]) -> str | None:
+    """Return the name of a type for sums that exceed a dtype; None for float64, which is the widest."""
+    if dtype.kind == "f":
+        return {2: "float32", 4: "float64"}.get(dtype.itemsize)
+    return "int64" if dtype.itemsize < 8 else "float64"
 
 
 def _data(graph: CompressedGraph) -> EdgeData:

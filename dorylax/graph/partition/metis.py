@@ -20,8 +20,7 @@ from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.simple import Balance, vertex_weights
-from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_where
-from dorylax.graph.transpose import compress
+from dorylax.graph.rows import all_rows, compress, first_of_equals, offsets_without, positions_where
 
 MOST_BISECTED = 8
 """Largest number of parts for recursive bisection; METIS's manual advises k-way for more."""

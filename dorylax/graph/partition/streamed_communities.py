@@ -40,9 +40,8 @@ from dorylax.graph.partition.label_propagation import (
     total_weights,
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
-from dorylax.graph.rows import count_values
+from dorylax.graph.rows import count_values, transposed_positions
 from dorylax.graph.stream.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
-from dorylax.graph.transpose import transposed_positions
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12
