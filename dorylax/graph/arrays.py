@@ -174,8 +174,7 @@ def _of_pandas(name: str, table: Any) -> np.ndarray:
         raise GraphError(f"{listed} holds no numbers: drop such columns or encode them (pandas.get_dummies)")
     _check_index(name, table)
     for label, column in columns:
-        missing = () if isinstance(column.dtype, np.dtype) else np.flatnonzero(np.asarray(column.isna()))
-        if len(missing):
+        if not isinstance(column.dtype, np.dtype) and (missing := np.flatnonzero(np.asarray(column.isna()))).size:
             raise GraphError(f"{label}[{missing[0]}] is missing (NA): fill it (fillna)")
     return np.asarray(table.to_numpy(dtype=np.result_type(*dtypes) if dtypes else np.float32))
 

@@ -49,9 +49,6 @@ if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes 
     raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
 
 
-_NO_DATA: dict[str, np.ndarray] = {}  # never written to
-
-
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adjacency:
@@ -72,7 +69,7 @@ class Adjacency:
     @property
     def num_rows(self) -> Size:
         """Number of rows R."""
-        return int(self.offsets.shape[0]) - 1 if isinstance(self.offsets, np.ndarray) else self.offsets.shape[0] - 1
+        return self.offsets.shape[0] - 1
 
 
 class CompressedGraph:
@@ -110,7 +107,7 @@ class CompressedGraph:
         placed: EdgeOrder = "target",
         edge_ids: Any = None,
         num_edge_ids: int | None = None,
-        edge_data: Mapping[str, np.ndarray] | None = _NO_DATA,
+        edge_data: Mapping[str, np.ndarray] | None = MappingProxyType({}),
         without_edge_ids: bool = False,
     ) -> None:
         self.incoming = Adjacency(offsets, sources)
@@ -120,7 +117,7 @@ class CompressedGraph:
         self.placed = placed
         self._edge_ids = edge_ids
         self._num_edge_ids = num_edge_ids
-        self._edge_data = edge_data
+        self._edge_data = None if edge_data is None else dict(edge_data)
         self._without_edge_ids = without_edge_ids
         if outgoing is not None:
             self.__dict__["outgoing"] = outgoing

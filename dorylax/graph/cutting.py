@@ -68,9 +68,9 @@ class Cutting:
         incoming = outgoing = self._local(Adjacency(self._offsets, self._sources), first, last, found["in"])
         if "out" in found:
             outgoing = self._local(self._outgoing, first, last, found["out"])
-        each: dict[Direction, Any]
-        for each in (found, bounds, sends):  # in a symmetric graph both directions are the same rows
-            each.setdefault("out", each["in"])
+        tables: tuple[dict[Direction, Any], ...] = (found, bounds, sends)
+        for table in tables:  # in a symmetric graph both directions are the same rows
+            table.setdefault("out", table["in"])
         return Shard(
             server=server,
             rows=(first, last),

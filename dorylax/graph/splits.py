@@ -45,12 +45,8 @@ def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRAC
     Raises:
         GraphError: A negative seed, or fractions out of range.
     """
-    pool = shuffled(num_vertices, seed)
-    if among is not None:
-        pool = pool[as_mask("among", among, num_vertices)[pool]]
-    parts = np.full(num_vertices, -1, np.int8)
-    parts[pool] = part_of(np.arange(len(pool)), of_three(fractions))
-    return _split(parts)
+    chosen = np.ones(num_vertices, bool) if among is None else as_mask("among", among, num_vertices)
+    return stratified_split(chosen.astype(np.int8) - np.int8(1), seed, fractions)  # all of one class, or unlabelled
 
 
 def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTIONS) -> Split:
@@ -221,11 +217,8 @@ def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
 def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8[np.ndarray, " N"]:
     """The part of each place, if parts are spread evenly over all places; -1 for none.
 
-    Of any run of n places a part gets its fraction of n, to within about one. Raises a GraphError for fractions out of
-    range.
+    Of any run of n places a part gets its fraction of n, to within about one. Fractions add up to at most 1.
     """
-    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
-        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     parts = np.full(len(places), -1, np.int8)
     left, rest = np.arange(len(places)), 1.0  # remainder of the given places, and of all
     for number, part in enumerate(fractions):
@@ -249,9 +242,11 @@ def _checked_classes(labels: Any) -> np.ndarray:
 
 
 def of_three(fractions: Sequence[float]) -> Sequence[float]:
-    """The fractions of training, validation and test; a GraphError for any other number of them."""
+    """The fractions of training, validation and test; a GraphError for other numbers."""
     if len(fractions) != 3:
         raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
+    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
+        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     return fractions
 
 
