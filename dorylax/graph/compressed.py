@@ -48,6 +48,8 @@ Size = Any
 if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes it
     raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
 
+_NO_DATA: dict[str, np.ndarray] = {}  # never written to
+
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ class CompressedGraph:
         placed: EdgeOrder = "target",
         edge_ids: Any = None,
         num_edge_ids: int | None = None,
-        edge_data: Mapping[str, np.ndarray] | None = MappingProxyType({}),
+        edge_data: Mapping[str, np.ndarray] | None = _NO_DATA,
         without_edge_ids: bool = False,
     ) -> None:
         self.incoming = Adjacency(offsets, sources)
@@ -117,7 +119,7 @@ class CompressedGraph:
         self.placed = placed
         self._edge_ids = edge_ids
         self._num_edge_ids = num_edge_ids
-        self._edge_data = None if edge_data is None else dict(edge_data)
+        self._edge_data = edge_data
         self._without_edge_ids = without_edge_ids
         if outgoing is not None:
             self.__dict__["outgoing"] = outgoing
