@@ -81,11 +81,11 @@ class DegreeStatistics:
         sizes = sizes_of[server]
         needed = [self.touched(size, of_server / intervals) for size in sizes]
         sends = tuple(tuple((peer, abstract_array((count,), np.int64)) for peer in peers if count) for count in needed)
-        ghosts = np.zeros((servers, intervals), np.int64)
+        counts = np.zeros((servers, intervals), np.int64)
         for peer in peers:
             each = int(edges[peer + 1] - edges[peer]) * cut / (servers - 1) / intervals
-            ghosts[peer] = [self.touched(size, each) for size in sizes_of[peer]]
-        ghosts = ghosts.reshape(-1)
+            counts[peer] = [self.touched(size, each) for size in sizes_of[peer]]
+        ghosts = counts.reshape(-1)
         own = [self.touched(size, num_edges * (1 - cut) / intervals**2) for size in sizes]
         others = [
             min(count, self.touched(size, of_server / intervals**2))

@@ -125,7 +125,7 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int = H
         clusters = find_clusters(rows, limit)
         coarse = _contracted(rows, clusters, most)
         if coarse.num_vertices <= LEAST_SHRINKING * len(clusters):
-            parts = parts_of(coarse, num_parts, limit, seed=seed, most=most)[clusters]
+            parts: Labels = parts_of(coarse, num_parts, limit, seed=seed, most=most)[clusters]
             del coarse, clusters
             refine(rows, parts, num_parts)
             return parts
