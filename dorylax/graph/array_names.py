@@ -33,25 +33,17 @@ from dorylax.graph.stored import StoredArrays
 from dorylax.graph.validate import GraphError, as_integers, check_permutation
 from dorylax.near_matches import close
 
-VERTEX_PREFIX = "vertex_"
-"""Prefix of further inputs per vertex."""
-
-EDGE_PREFIX = "edge_"
-"""Prefix of values per edge."""
-
+VERTEX_PREFIX, EDGE_PREFIX = "vertex_", "edge_"
+"""Prefixes of further inputs per vertex, and of values per edge."""
 EDGE_IDS = "edge_ids"
 """Ids of the edges."""
-
 ORDER = "vertex_ids-1"
 """The user's numbers of the vertices, if rows are in another order."""
 _ORDERS = "vertex_ids-"  # of any version
-
 ORIGINAL_IDS = "original_ids"
 """Names of the vertices, in order of the user's numbers whatever the order of rows."""
-
 CLASS_NAMES = "class_names"
 """Names of the classes."""
-
 SINGLE = ("directed", "self_loops", "multilabel", "name")
 """Names of single values."""
 SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")

@@ -37,8 +37,7 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
             return array.astype(np.float32)
         if kind == "V" and array.dtype.name.startswith(("int", "uint")):
             return array.astype(np.int32)
-        wrong = _what_is_wrong(array, text)
-        raise GraphError(f"{name}{wrong}" if wrong.startswith("[") else f"{name} {wrong}")
+        raise GraphError(f"{name}{_fault(array, text)}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -163,22 +162,21 @@ def _is_pandas(value: Any) -> bool:
 
 def _of_pandas(name: str, table: Any) -> np.ndarray:
     """A DataFrame, Series, Index or extension array."""
-    columns = [(f"{name}[{key!r}]", table.dtypes.iloc[k]) for k, key in enumerate(table)] if table.ndim == 2 else []
-    columns = columns if table.ndim == 2 else [(name, table.dtype)]
-    wrong = [f"{label} ({dtype})" for label, dtype in columns if _numpy_dtype(dtype).kind not in _REAL]
-    if wrong and table.ndim == 2:
-        raise GraphError(f"{', '.join(wrong)} holds no numbers: drop such columns or encode them (pandas.get_dummies)")
+    columns = [(name, table)]
+    if table.ndim == 2:
+        columns = [(f"{name}[{key!r}]", table.iloc[:, k]) for k, key in enumerate(table)]
+    dtypes = [_numpy_dtype(column.dtype) for _, column in columns]
+    if wrong := [column for column, dtype in zip(columns, dtypes, strict=True) if dtype.kind not in _REAL]:
+        if table.ndim != 2:
+            _check_index(name, table)
+            return np.asarray(table)
+        listed = ", ".join(f"{label} ({column.dtype})" for label, column in wrong)
+        raise GraphError(f"{listed} holds no numbers: drop such columns or encode them (pandas.get_dummies)")
     _check_index(name, table)
-    if wrong:
-        return np.asarray(table)
-    for k, (label, dtype) in enumerate(columns):
-        if isinstance(dtype, np.dtype):
-            continue
-        missing = np.flatnonzero(np.asarray((table.iloc[:, k] if table.ndim == 2 else table).isna()))
-        if missing.size:
+    for label, column in columns:
+        if not isinstance(column.dtype, np.dtype) and (missing := np.flatnonzero(np.asarray(column.isna()))).size:
             raise GraphError(f"{label}[{missing[0]}] is missing (NA): fill it (fillna)")
-    common = np.result_type(*(_numpy_dtype(dtype) for _, dtype in columns)) if columns else np.dtype(np.float32)
-    return np.asarray(table.to_numpy(dtype=common))
+    return np.asarray(table.to_numpy(dtype=np.result_type(*dtypes) if dtypes else np.float32))
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
@@ -201,31 +199,27 @@ def _check_index(name: str, table: Any) -> None:
         )
 
 
-def _what_is_wrong(array: np.ndarray, text: str) -> str:
+def _fault(array: np.ndarray, text: str) -> str:
     kind, dtype = array.dtype.kind, array.dtype
     if kind == "c":
-        return f"is complex ({dtype}): give real numbers, for example real and imaginary parts as columns"
+        return f" is complex ({dtype}): give real numbers, for example real and imaginary parts as columns"
     if kind in "SUT":
-        return f"holds text ({dtype}): {text}"
+        return f" holds text ({dtype}): {text}"
     if kind in "mM":
-        return f"holds dates or times ({dtype}): give numbers"
+        return f" holds dates or times ({dtype}): give numbers"
     if dtype.names is not None:
-        return "is a structured array: give plain columns (numpy.lib.recfunctions.structured_to_unstructured)"
-    if kind == "O" and array.ndim == 0:
-        return f"is of type {type(array.item()).__name__}: give an array or a list, one entry per row"
-    if kind == "O":
-        return _what_is_no_number(array, text)
-    return f"must hold real numbers, got {dtype}"
-
-
-def _what_is_no_number(array: np.ndarray, text: str) -> str:
+        return " is a structured array: give plain columns (numpy.lib.recfunctions.structured_to_unstructured)"
+    if kind != "O":
+        return f" must hold real numbers, got {dtype}"
+    if array.ndim == 0:
+        return f" is of type {type(array.item()).__name__}: give an array or a list, one entry per row"
     for index, element in np.ndenumerate(array):
         if isinstance(element, str):
-            return f"holds text ({element!r}): {text}"
+            return f" holds text ({element!r}): {text}"
         if not isinstance(element, (int, float, np.number, np.bool_)):
-            kind = "None" if element is None else f"an object of type {type(element).__name__}"
-            return f"[{', '.join(map(str, index))}] is {kind}: give a number"
-    return "has the dtype object: all its elements are numbers, .astype(np.float64) says so"
+            found = "None" if element is None else f"an object of type {type(element).__name__}"
+            return f"[{', '.join(map(str, index))}] is {found}: give a number"
+    return " has the dtype object: all its elements are numbers, .astype(np.float64) says so"
 
 
 def stored_names(what: str, names: Any) -> np.ndarray:

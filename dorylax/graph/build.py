@@ -12,16 +12,24 @@ from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Int32, Int64, Integer
+from jaxtyping import Integer
 
+from dorylax.graph.arrays import as_array
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import AnyGraph, SelfLoops
-from dorylax.graph.edge_data import checked_edge_data
-from dorylax.graph.rows import all_rows, spans
-from dorylax.graph.transform import Coalesce
+from dorylax.graph.rows import Ids, Offsets, all_rows, compress, edge_ids_fit, sorted_by, spans, transpose
+from dorylax.graph.transform import Coalesce, require_ids_for
 from dorylax.graph.transform import coalesce as coalesced
-from dorylax.graph.transpose import compress, edge_ids_fit, sorted_by, transpose
-from dorylax.graph.validate import GraphError, as_integers, check_num_vertices, check_offsets, check_range
+from dorylax.graph.validate import (
+    GraphError,
+    as_integers,
+    check_finite,
+    check_length,
+    check_num_vertices,
+    check_offsets,
+    check_printable,
+    check_range,
+)
 
 
 def from_incoming(
@@ -121,17 +129,24 @@ def from_pairs(
 def _edges_known(
     edge_data: Mapping[str, Any] | None, num_edges: int, *, edge_ids: bool, finite: bool = True
 ) -> dict[str, Any]:
-    """Arguments of a graph for its edges' values and ids."""
-    if edge_data and not edge_ids:
-        raise GraphError(
-            f"edge_data {', '.join(map(str, edge_data))} with edge_ids=False: values per edge need edge ids"
-        )
-    return {"edge_data": checked_edge_data(edge_data, num_edges, finite=finite), "without_edge_ids": not edge_ids}
+    """Arguments of a graph for the values of its edges, checked and without copies of arrays, and for their ids."""
+    given, found = edge_data or {}, {}
+    if given and not edge_ids:
+        raise GraphError(f"edge_data {', '.join(map(str, given))} with edge_ids=False: values per edge need edge ids")
+    require_ids_for(given, num_edges)
+    for name, values in given.items():
+        if not isinstance(name, str) or not name:
+            raise GraphError(f"names of edge_data must be text, got {name!r}")
+        check_printable("the name of edge_data", name)
+        label = f"edge_data[{name!r}]"
+        array = found[name] = as_array(label, values, "encode it as numbers or leave it out")
+        check_length(label, array, num_edges, "one per edge")
+        if finite:
+            check_finite(label, array, "replace it or drop the edge; Graph.from_coo(…, finite=False) keeps it")
+    return {"edge_data": found, "without_edge_ids": not edge_ids}
 
 
-def _valid_rows(
-    offsets: np.ndarray, ids: np.ndarray, names: tuple[str, str]
-) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"]]:
+def _valid_rows(offsets: np.ndarray, ids: np.ndarray, names: tuple[str, str]) -> tuple[Offsets, Ids]:
     check_offsets(names[0], offsets, len(ids), names[1])
     num_vertices = len(offsets) - 1
     check_num_vertices(num_vertices)
@@ -139,7 +154,7 @@ def _valid_rows(
     return offsets.astype(np.int64, copy=False), ids.astype(np.int32, copy=False)
 
 
-def rows_are_sorted(offsets: Int64[np.ndarray, " V1"], ids: Int32[np.ndarray, " E"]) -> bool:
+def rows_are_sorted(offsets: Offsets, ids: Ids) -> bool:
     """Whether neighbours ascend in every row, equal ones allowed."""
     for start, stop in spans(len(ids)):
         first = max(start, 1)

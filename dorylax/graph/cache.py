@@ -39,12 +39,9 @@ def cache_directory() -> Path:
     if not mac and (chosen := os.environ.get("XDG_CACHE_HOME")):
         return Path(chosen) / "dorylax"
     home = os.path.expanduser("~")
-    if home == "~":  # no $HOME, and no entry in the list of users: a container
-        return _temporary_home()
-    return Path(home, *(("Library", "Caches") if mac else (".cache",)), "dorylax")
-
-
-def _temporary_home() -> Path:
+    if home != "~":
+        return Path(home, *(("Library", "Caches") if mac else (".cache",)), "dorylax")
+    # No $HOME, and no entry in the list of users: a container.
     folder = Path(tempfile.gettempdir()) / f"dorylax-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -90,17 +87,12 @@ def verified_once(descriptor: int, what: str, path: str | os.PathLike[str], is_r
 
 
 def _is_known(state: State, what: str) -> bool:
-    try:
+    with contextlib.suppress(OSError, RuntimeError):  # no home, and so no cache
         file = _file(state, what)
-        try:
+        with contextlib.suppress(OSError):  # a read-only cache
             os.utime(file)  # `drop_oldest` removes the least recently used
-        except FileNotFoundError:
-            return False
-        except OSError:  # a read-only cache
-            return file.is_file()
-    except (OSError, RuntimeError):  # no home, and so no cache
-        return False
-    return True
+        return file.is_file()
+    return False
 
 
 def _remember(state: State, what: str, begun: float, path: str | os.PathLike[str]) -> None:

@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeVar, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.transpose import (
+from dorylax.graph.rows import (
     BySlot,
     EdgeOrder,
     edge_ids_fit,
@@ -47,7 +47,6 @@ Size = Any
 
 if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes it
     raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
-
 
 _NO_DATA: dict[str, np.ndarray] = {}  # never written to
 
@@ -72,7 +71,7 @@ class Adjacency:
     @property
     def num_rows(self) -> Size:
         """Number of rows R."""
-        return int(self.offsets.shape[0]) - 1 if isinstance(self.offsets, np.ndarray) else self.offsets.shape[0] - 1
+        return self.offsets.shape[0] - 1
 
 
 class CompressedGraph:
@@ -87,7 +86,7 @@ class CompressedGraph:
         symmetric: Whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
         self_loops: Whether no vertex, some vertices or all vertices have an edge to themselves.
         vertex_ids: The user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        placed: Places of the edges in per-edge arrays; see `dorylax.graph.transpose.EdgeOrder`.
+        placed: Places of the edges in per-edge arrays; see `dorylax.graph.rows.EdgeOrder`.
         edge_ids: See the property.
         num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
         edge_data: See the property; None where it is not known (inside JAX).

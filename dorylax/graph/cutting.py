@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -19,9 +19,8 @@ from dorylax.graph.compressed import Adjacency, CompressedGraph
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.quality import ghosts
 from dorylax.graph.reorder import permuted
-from dorylax.graph.rows import spans
-from dorylax.graph.shard import Direction, Shard
-from dorylax.graph.transpose import inverse_permutation, transpose
+from dorylax.graph.rows import inverse_permutation, spans, transpose
+from dorylax.graph.shard import Direction, RowsByPeer, Shard
 
 
 @final
@@ -66,12 +65,12 @@ class Cutting:
             direction: tuple(self._wanted(direction, start, stop, first) for start, stop in pairwise(own.tolist()))
             for direction in found
         }
-        # In a symmetric graph both directions are the same rows; their edge ids are costly and unused.
-        out: Direction = "out" if "out" in found else "in"
-        incoming = self._local(self._offsets, self._sources, first, last, found["in"])
-        outgoing = incoming
-        if out == "out":
-            outgoing = self._local(self._outgoing.offsets, self._outgoing.neighbours, first, last, found["out"])
+        incoming = outgoing = self._local(Adjacency(self._offsets, self._sources), first, last, found["in"])
+        if "out" in found:
+            outgoing = self._local(self._outgoing, first, last, found["out"])
+        tables: tuple[dict[Direction, Any], ...] = (found, bounds, sends)
+        for table in tables:  # in a symmetric graph both directions are the same rows
+            table.setdefault("out", table["in"])
         return Shard(
             server=server,
             rows=(first, last),
@@ -80,9 +79,9 @@ class Cutting:
             edge_bounds=tuple((edges - edges[0]).tolist()),
             incoming=incoming,
             outgoing=outgoing,
-            ghosts={"in": found["in"], "out": found[out]},
-            ghost_bounds={"in": bounds["in"], "out": bounds[out]},
-            sends={"in": sends["in"], "out": sends[out]},
+            ghosts=found,
+            ghost_bounds=bounds,
+            sends=sends,
             pushes=self._wanted("in", first, last, first),
         )
 
@@ -105,26 +104,17 @@ class Cutting:
         offsets, targets, _ = transpose(self._offsets, self._sources, self._graph.num_vertices, with_positions=False)
         return Adjacency(offsets, targets)
 
-    def _wanted(
-        self, direction: Direction, start: int, stop: int, first: int
-    ) -> tuple[tuple[int, Int64[np.ndarray, " n"]], ...]:
+    def _wanted(self, direction: Direction, start: int, stop: int, first: int) -> RowsByPeer:
         """`(peer, rows)` of the peers with ghosts in `start:stop`, in the numbering of a server from row `first`."""
         found = ((peer, np.flatnonzero(row[start:stop])) for peer, row in enumerate(self._needed[direction]))
         return tuple((peer, rows + (start - first)) for peer, rows in found if len(rows))
 
-    def _local(
-        self,
-        offsets: Int64[np.ndarray, " V1"],
-        neighbours: Int32[np.ndarray, " E"],
-        first: int,
-        last: int,
-        held: Int64[np.ndarray, " G"],
-    ) -> Adjacency:
-        """Rows `first:last` of the laid-out graph in local numbering; these are their ghosts."""
+    def _local(self, rows: Adjacency, first: int, last: int, held: Int64[np.ndarray, " G"]) -> Adjacency:
+        """Rows `first:last` of the laid-out graph in local numbering, whose ghosts are `held`."""
         local = np.empty(self._graph.num_vertices, np.int32)
         local[first:last] = np.arange(last - first, dtype=np.int32)
         local[held] = np.arange(last - first, last - first + len(held), dtype=np.int32)
-        offsets, found = permuted(offsets, neighbours, self._layout.order[first:last], self._place)
+        offsets, found = permuted(rows.offsets, rows.neighbours, self._layout.order[first:last], self._place)
         for start, stop in spans(len(found)):  # in place
             found[start:stop] = local[found[start:stop]]
         return Adjacency(offsets, found)

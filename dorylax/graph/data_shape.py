@@ -16,8 +16,8 @@ from dorylax.graph.compressed import Adjacency, SelfLoops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import mapping_of
+from dorylax.graph.rows import BySlot, edge_ids_fit
 from dorylax.graph.task_data import TaskData
-from dorylax.graph.transpose import BySlot, edge_ids_fit
 
 
 class AbstractData(NamedTuple):

@@ -38,10 +38,10 @@ from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
 from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.rows import row_spans
 from dorylax.graph.splits import Split, chosen_masks
 from dorylax.graph.task_data import TaskData
-from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_printable
 
 
 @final
@@ -174,7 +174,7 @@ class Dataset:
             scaled = _normalised(self.features, empty(self.features.shape, np.float32))
         else:
             with file.open("wb") as out:
-                for start, stop in spans(len(self.features), max(1, SPAN // self.num_features)):
+                for start, stop in row_spans(self.features):
                     out.write(_normalised(self.features[start:stop]).data)
             scaled = map_file(file, np.dtype(np.float32), self.features.shape)
         return dataclasses.replace(self, features=scaled)
@@ -203,10 +203,10 @@ class Dataset:
         Arrays of edges stay as they are: they are in order of edge ids, which edges keep.
         """
         order = as_integers("order", order)
-        check_permutation("order", order, self.graph.num_vertices)
+        graph = self.graph.reorder(order)
         rows: dict[str, Any] = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
         further = {name: rows_of(array, order) for name, array in self.vertex_inputs.items()}
-        return dataclasses.replace(self, graph=self.graph.reorder(order), vertex_inputs=further, **rows)
+        return dataclasses.replace(self, graph=graph, vertex_inputs=further, **rows)
 
     def with_split(self, split: Split) -> Dataset:
         """With other masks, as the functions of `dorylax.graph.splits` make them."""

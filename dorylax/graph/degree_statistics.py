@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 from statistics import NormalDist
 from typing import final
 
@@ -74,22 +75,22 @@ class DegreeStatistics:
         first, last = (int(bound) for bound in rows[server : server + 2])
         bounds = tuple(even_bounds(last - first, intervals).tolist())
         num_edges = int(edges[server + 1] - edges[server])
-        sizes = np.diff(np.asarray(bounds)).tolist()
         of_server = num_edges * cut / max(1, servers - 1)  # edges between it and one peer
         peers = [peer for peer in range(servers) if peer != server]
+        sizes_of = [np.diff(even_bounds(stop - start, intervals)).tolist() for start, stop in pairwise(rows.tolist())]
+        sizes = sizes_of[server]
         needed = [self.touched(size, of_server / intervals) for size in sizes]
         sends = tuple(tuple((peer, abstract_array((count,), np.int64)) for peer in peers if count) for count in needed)
-        ghosts = np.zeros(servers * intervals, np.int64)
-        of_peers = {peer: np.diff(even_bounds(int(rows[peer + 1] - rows[peer]), intervals)).tolist() for peer in peers}
-        for peer, found in of_peers.items():
+        counts = np.zeros((servers, intervals), np.int64)
+        for peer in peers:
             each = int(edges[peer + 1] - edges[peer]) * cut / (servers - 1) / intervals
-            ghosts[peer * intervals : (peer + 1) * intervals] = [self.touched(size, each) for size in found]
+            counts[peer] = [self.touched(size, each) for size in sizes_of[peer]]
+        ghosts = counts.reshape(-1)
         own = [self.touched(size, num_edges * (1 - cut) / intervals**2) for size in sizes]
         others = [
-            min(int(ghosts[peer * intervals + k]), self.touched(size, of_server / intervals**2))
-            for peer, found in of_peers.items()
-            for k, size in enumerate(found)
-            if ghosts[peer * intervals + k]
+            min(count, self.touched(size, of_server / intervals**2))
+            for count, size in zip(ghosts.tolist(), chain(*sizes_of), strict=True)
+            if count
         ]
         reads = np.broadcast_to(np.array([*own, *others], np.int64), (intervals, len(own) + len(others)))
         ghost_bounds = np.concatenate([[0], np.cumsum(ghosts)])
@@ -118,14 +119,10 @@ class DegreeStatistics:
     def _merge(
         self, server: int, reads: np.ndarray, ghosts: np.ndarray, wanted: Mapping[int, Sequence[int]], edges: float
     ) -> MergeSummary:
-        """Partial sums of a server.
+        """Partial sums of a server that has so many edges with each peer.
 
-        Args:
-            server: s.
-            reads: As for `ShardSummary`.
-            ghosts: Number of ghosts of each interval of the graph.
-            wanted: By peer, the number of rows of each own interval that the peer has as ghosts, and sends sums for.
-            edges: Number of edges between the server and one peer.
+        `ghosts` counts its ghosts by interval of the graph. `wanted` counts, by peer and own interval, the rows that the
+        peer has as ghosts and sends sums for.
         """
         intervals = len(reads)
         chosen = [_sample(count, intervals) for count in ghosts.tolist()]

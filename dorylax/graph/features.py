@@ -20,7 +20,6 @@ from dorylax.graph.validate import (
     as_held,
     as_integers,
     check_length,
-    check_numbers,
     check_offsets,
     check_range,
     check_room,
@@ -75,7 +74,8 @@ def dense_rows(
     rows, columns = map(int, sizes)
     as_integers(f"{prefix}indptr", indptr)
     as_integers(f"{prefix}indices", indices)
-    check_numbers(f"{prefix}data", data, "N")
+    if data.ndim != 1 or data.dtype.kind not in "fiub":
+        raise GraphError(f"{prefix}data must be real numbers [N], got {data.dtype} {list(data.shape)}")
     check_length(f"{prefix}indptr", indptr, rows + 1, f"one more than {prefix}shape[0]")
     check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
     check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
@@ -111,10 +111,15 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
     number that is not finite or does not fit.
     """
     _check_mapping(group, given)
-    return {
-        check_name(group, name): _rows(f"{group}[{name!r}]", given[name], num_rows, per)
-        for name in sorted(given, key=str)
-    }
+    found = {}
+    for name in sorted(given, key=str):
+        label = f"{group}[{check_name(group, name)!r}]"
+        array = as_array(label, given[name])
+        check_length(label, array, num_rows, per)
+        if array.size == 0 and num_rows:
+            raise GraphError(f"{label} has shape {list(array.shape)}: expected at least one number per row")
+        found[name] = as_held(label, array, held_dtype(array.dtype))
+    return found
 
 
 def inputs_of(
@@ -150,11 +155,3 @@ def check_name(group: str, name: Any) -> str:
     if name in RESERVED:
         raise GraphError(f"{group} has the name {name!r}, which models are called with already: rename it")
     return name
-
-
-def _rows(name: str, value: Any, num_rows: int, per: str) -> np.ndarray:
-    array = as_array(name, value)
-    check_length(name, array, num_rows, per)
-    if array.size == 0 and num_rows:
-        raise GraphError(f"{name} has shape {list(array.shape)}: expected at least one number per row")
-    return as_held(name, array, held_dtype(array.dtype))

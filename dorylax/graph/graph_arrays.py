@@ -15,9 +15,8 @@ from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.build import from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
 from dorylax.graph.reorder import reorder, user_order
-from dorylax.graph.rows import all_rows
+from dorylax.graph.rows import MAX_EDGE_IDS, all_rows
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.transpose import MAX_EDGE_IDS
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
 
 
@@ -68,7 +67,12 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
             known["self_loops"] = loops if loops in get_args(SelfLoops) else None
         graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, **known)
         if order is not None:
-            graph = _in_order(graph, order)
+            if data:
+                raise GraphError(
+                    f"has {ORDER} and values of edges, and no {EDGE_IDS} that say whose they are: write it again "
+                    "(dorylax reorder)"
+                )
+            graph = numbered_by_source(graph, order)
     if "self_loops" in stored and (said := str(stored.fetch("self_loops"))) != graph.self_loops:
         raise GraphError(
             f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
@@ -109,15 +113,6 @@ def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | N
     return arrays | {
         f"{EDGE_PREFIX}{name}": values if places is None else values[places] for name, values in data.items()
     }
-
-
-def _in_order(graph: AnyGraph, order: np.ndarray) -> AnyGraph:
-    """A graph of rows whose vertices have the ids `order`; edges are numbered by (source, target) in these."""
-    if graph.edge_data:
-        raise GraphError(
-            f"has {ORDER} and values of edges, and no {EDGE_IDS} that say whose they are: write it again (dorylax reorder)"
-        )
-    return numbered_by_source(graph, order)
 
 
 def _with_ids(

@@ -6,6 +6,7 @@ holds truth values, zeros and ones, or vertex numbers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -16,9 +17,8 @@ from dorylax.graph.array_names import CLASS_NAMES, MASKS
 from dorylax.graph.arrays import as_array, class_codes, shown_names, stored_names
 from dorylax.graph.rows import row_spans, spans
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_disjoint, check_length
+from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_length
 
-_FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
 _TEXT = "number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])"
 
 
@@ -72,12 +72,6 @@ def named_labels(
         GraphError: As `checked_labels`, or names and classes differ in number.
     """
     names = None if class_names is None else shown_names(stored_names("class_names", class_names)).astype(str)
-    if labels is None:
-        if num_classes is None and names is not None:
-            num_classes = len(names)
-        row = targets if num_classes is None else (num_classes,) if multilabel else ()
-        classes = num_classes is not None and not multilabel
-        labels = np.full((num_vertices, *row), -1 if classes else np.nan, np.int32 if classes else np.float32)
     codes, own = class_codes("labels", labels)
     if own is not None:
         own_names = shown_names(stored_names("class_names", own)).astype(str)
@@ -86,6 +80,10 @@ def named_labels(
         names = own_names if names is None else names
     if names is not None and num_classes is None:
         num_classes = len(names)
+    if codes is None:
+        row = targets if num_classes is None else (num_classes,) if multilabel else ()
+        classes = num_classes is not None and not multilabel
+        codes = np.full((num_vertices, *row), -1 if classes else np.nan, np.int32 if classes else np.float32)
     found = checked_labels(codes, num_vertices, num_classes, multilabel)
     if names is not None and len(names) != found.num_classes:
         raise GraphError(
@@ -125,7 +123,10 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     given = None if num_classes is None else checked_num_classes(num_classes)
     array = as_array("labels", labels, _TEXT)
     if array.ndim not in (1, 2):
-        raise GraphError(f"{_FORMS}, got shape {list(array.shape)}")
+        raise GraphError(
+            "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T], got shape "
+            f"{list(array.shape)}"
+        )
     check_length("labels", array, num_vertices, "one per vertex")
     floating = array.dtype.kind == "f"
     if array.ndim == 2 and array.shape[1] == 1 and not multilabel and (not floating or (given or 0) > 1):
@@ -304,7 +305,13 @@ def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.
             rest = f"~({' | '.join(beside)})" if len(beside) > 1 else f"~{beside[0]}"
             raise GraphError(f"train_mask is not given beside {' and '.join(beside)}: give it too, for example {rest}")
         masks["train_mask"] = known
-    check_disjoint(masks)
+    for (name, mask), (other_name, other) in itertools.combinations(masks.items(), 2):
+        both = np.flatnonzero(mask & other)
+        if both.size:
+            raise GraphError(
+                f"{name} and {other_name} overlap: {name}[{both[0]}] = {other_name}[{both[0]}] = True "
+                f"({both.size} such vertices)"
+            )
     for name, mask in masks.items():
         wrong = np.flatnonzero(mask & ~known)
         if wrong.size:

@@ -14,7 +14,7 @@ from jaxtyping import Int32, Int64
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.rows import all_rows
-from dorylax.graph.splits import of_three, shares, shuffled
+from dorylax.graph.splits import of_three, part_of, shuffled
 from dorylax.graph.transform import part
 from dorylax.graph.validate import GraphError
 
@@ -73,37 +73,6 @@ def link_split(
     Raises:
         GraphError: numbers out of range, too few edges, more negatives than there are, or a graph that was reordered.
     """
-    _check(graph, fractions, apart, negatives)
-    offsets, sources = graph.host_rows()
-    targets = all_rows(offsets)
-    pairs, pair_of = np.unique(
-        _keys(graph, np.minimum(sources, targets), np.maximum(sources, targets)), return_inverse=True
-    )
-    is_loop = sources == targets
-    linked = np.zeros(len(pairs), bool)
-    linked[pair_of[~is_loop]] = True
-    parts = _parts(np.flatnonzero(linked), seed, fractions, apart)
-
-    messages = np.isin(pair_of, parts[0]) | is_loop
-    left = part(graph, messages, dict(graph.edge_data), symmetric=graph.symmetric or None, self_loops=graph.self_loops)
-    found = []
-    for chosen in parts[1:]:
-        if graph.symmetric:
-            found.append(pairs[chosen])
-        else:
-            of_part = np.isin(pair_of, chosen)
-            found.append(np.unique(_keys(graph, sources[of_part], targets[of_part])))
-    edges = pairs[linked] if graph.symmetric else np.unique(_keys(graph, sources, targets)[~is_loop])
-    wanted = [round(negatives * len(links)) for links in found]
-    drawn = _no_edges(graph, edges, sum(wanted), (seed, 1))
-    cuts = np.cumsum([0, *wanted])
-    made = (
-        _links(graph, links, drawn[start:stop]) for links, start, stop in zip(found, cuts[:-1], cuts[1:], strict=True)
-    )
-    return LinkSplit(left, *made)
-
-
-def _check(graph: Graph, fractions: Sequence[float], apart: float, negatives: float) -> None:
     if graph.vertex_ids is not None:
         raise GraphError("link_split takes a graph in the user's order of vertices, and this one was reordered")
     of_three(fractions)
@@ -111,19 +80,36 @@ def _check(graph: Graph, fractions: Sequence[float], apart: float, negatives: fl
         raise GraphError(f"apart must be ≥ 0 and < 1, got {apart}")
     if not 0 <= negatives < float("inf"):
         raise GraphError(f"negatives must be ≥ 0, got {negatives}")
+    offsets, sources = graph.host_rows()
+    targets = all_rows(offsets)
+    keys = _keys(graph, np.minimum(sources, targets), np.maximum(sources, targets))
+    pairs, pair_of = np.unique(keys, return_inverse=True)
+    is_loop = sources == targets
+    linked = np.zeros(len(pairs), bool)
+    linked[pair_of[~is_loop]] = True
+    parts = _parts(np.flatnonzero(linked), seed, fractions, apart)
+
+    messages = np.isin(pair_of, parts[0]) | is_loop
+    left = part(graph, messages, dict(graph.edge_data), symmetric=graph.symmetric or None, self_loops=graph.self_loops)
+    if graph.symmetric:
+        edges, found = pairs[linked], [pairs[chosen] for chosen in parts[1:]]
+    else:
+        keys = _keys(graph, sources, targets)
+        edges, found = np.unique(keys[~is_loop]), [np.unique(keys[np.isin(pair_of, chosen)]) for chosen in parts[1:]]
+    wanted = np.cumsum([round(negatives * len(links)) for links in found])
+    drawn = np.split(_no_edges(graph, edges, int(wanted[-1]), (seed, 1)), wanted[:-1])
+    return LinkSplit(left, *(_links(graph, *both) for both in zip(found, drawn, strict=True)))
 
 
 def _parts(pool: np.ndarray, seed: int, fractions: Sequence[float], apart: float) -> list[np.ndarray]:
     """Of the pairs: those of messages, then those to train on, validate and test with."""
     pool = pool[shuffled(len(pool), seed)]
-    train, val, test = (pool[places] for places in shares(len(pool), fractions))
-    if not apart:
-        parts = [train, train, val, test]
-    else:
-        (chosen,) = shares(len(train), (apart,))
-        carries = np.ones(len(train), bool)
-        carries[chosen] = False
-        parts = [train[carries], train[chosen], val, test]
+    numbers = part_of(np.arange(len(pool)), fractions)
+    train, val, test = (pool[numbers == number] for number in range(3))
+    parts = [train, train, val, test]
+    if apart:
+        chosen = part_of(np.arange(len(train)), (apart,)) == 0
+        parts[:2] = train[~chosen], train[chosen]
     if not len(parts[1]):
         raise GraphError(
             f"no pair is left to train on: the graph has {len(pool)} pairs of joined vertices, of which fractions[0] = "

@@ -61,7 +61,21 @@ def merge_graphs(
     rows = [as_array(f"features[{number}]", one) for number, one in enumerate(features)]
     truth = as_array("labels", labels)
     check_length("labels", truth, len(graphs), "one per graph")
-    _check(graphs, rows)
+    if not graphs:
+        raise GraphError("merge_graphs needs at least one graph")
+    if len(features) != len(graphs):
+        raise GraphError(f"features has length {len(features)}: expected {len(graphs)}, an array per graph")
+    for number, (graph, one) in enumerate(zip(graphs, rows, strict=True)):
+        if not graph.num_vertices:
+            raise GraphError(f"graph {number} has no vertex, so nothing is known of it: leave it out, or give it one")
+        if graph.vertex_ids is not None:
+            raise GraphError(f"graph {number} was reordered: merge_graphs takes graphs in the user's order of vertices")
+        check_length(f"features[{number}]", one, graph.num_vertices, "one row per vertex")
+        if graph.edge_data.keys() != graphs[0].edge_data.keys():
+            raise GraphError(
+                f"edges of graph {number} have {sorted(graph.edge_data)}, those of graph 0 {sorted(graphs[0].edge_data)}: "
+                "give all of them the same"
+            )
     sizes = [graph.num_vertices for graph in graphs]
     starts = np.cumsum([0, *sizes])
     graph_of = np.repeat(np.arange(len(graphs), dtype=np.int32), sizes)
@@ -97,24 +111,6 @@ def chosen_graphs(data: TaskData, chosen: Bool[np.ndarray, " G"]) -> TaskData:
         vertex_inputs=vertex_inputs,
         edge_inputs={name: values[places] for name, values in data.edge_inputs.items()},
     )
-
-
-def _check(graphs: Sequence[Graph], features: Sequence[np.ndarray]) -> None:
-    if not graphs:
-        raise GraphError("merge_graphs needs at least one graph")
-    if len(features) != len(graphs):
-        raise GraphError(f"features has length {len(features)}: expected {len(graphs)}, an array per graph")
-    for number, (graph, rows) in enumerate(zip(graphs, features, strict=True)):
-        if not graph.num_vertices:
-            raise GraphError(f"graph {number} has no vertex, so nothing is known of it: leave it out, or give it one")
-        if graph.vertex_ids is not None:
-            raise GraphError(f"graph {number} was reordered: merge_graphs takes graphs in the user's order of vertices")
-        check_length(f"features[{number}]", rows, graph.num_vertices, "one row per vertex")
-        if graph.edge_data.keys() != graphs[0].edge_data.keys():
-            raise GraphError(
-                f"edges of graph {number} have {sorted(graph.edge_data)}, those of graph 0 {sorted(graphs[0].edge_data)}: "
-                "give all of them the same"
-            )
 
 
 def _ends(graph: Graph) -> np.ndarray:

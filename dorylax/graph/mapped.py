@@ -84,9 +84,8 @@ def check_unchanged(*arrays: Any) -> None:
     A file that is gone counts as unchanged: its pages have no name for a writer. Raises a RunError otherwise.
     """
     for mapping in {mapping_of(array) for array in arrays}:
-        if mapping is None or mapping not in _mappings:
-            continue
-        check_state(*_mappings[mapping])
+        if mapping is not None and mapping in _mappings:
+            check_state(*_mappings[mapping])
 
 
 def check_state(path: str | os.PathLike[str], state: State) -> None:

@@ -67,7 +67,11 @@ def gcn_normalisation(graph: CompressedGraph, edge_weight: np.ndarray | None = N
     if edge_weight is None:
         degree += in_degrees(graph)
     else:
-        _check_weight(edge_weight, graph.num_edges)
+        check_length("edge_weight", edge_weight, graph.num_edges, "one per edge")
+        check_finite("edge_weight", edge_weight)
+        negative = np.flatnonzero(edge_weight < 0)
+        if negative.size:
+            raise GraphError(f"edge_weight[{negative[0]}] = {edge_weight[negative[0]]} is negative: must be ≥ 0")
         for start, stop in spans(len(sources)):
             rows = rows_between(offsets, start, stop)
             first, last = int(rows[0]), int(rows[-1])
@@ -81,11 +85,3 @@ def gcn_normalisation(graph: CompressedGraph, edge_weight: np.ndarray | None = N
         places = slice(start, stop) if order is None else order[start:stop]
         weight[places] = product if edge_weight is None else product * edge_weight[places]
     return GCNNormalisation(scale.astype(np.float32), weight, (lacks_loop * scale**2).astype(np.float32))
-
-
-def _check_weight(edge_weight: np.ndarray, num_edges: int) -> None:
-    check_length("edge_weight", edge_weight, num_edges, "one per edge")
-    check_finite("edge_weight", edge_weight)
-    negative = np.flatnonzero(edge_weight < 0)
-    if negative.size:
-        raise GraphError(f"edge_weight[{negative[0]}] = {edge_weight[negative[0]]} is negative: must be ≥ 0")

@@ -15,8 +15,7 @@ from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
 from dorylax.graph.compressed import AnyGraph, CompressedGraph
-from dorylax.graph.rows import SPAN
-from dorylax.graph.transpose import BySlot, EdgeOrder, inverse_permutation, places_of_slots
+from dorylax.graph.rows import SPAN, BySlot, EdgeOrder, Ids, Offsets, inverse_permutation, places_of_slots
 from dorylax.graph.validate import as_integers, check_permutation
 
 MOST_THREADS = 8
@@ -72,13 +71,13 @@ def _placed(graph: CompressedGraph) -> EdgeOrder:
 
 
 def permuted(
-    offsets: Int64[np.ndarray, " V1"],
-    sources: Int32[np.ndarray, " E"],
-    rows: Integer[np.ndarray, " R"],
+    offsets: Offsets,
+    sources: Ids,
+    rows: Integer[np.ndarray, " N"],
     place: Int32[np.ndarray, " V"],
     *,
     with_positions: bool = False,
-) -> tuple[Int64[np.ndarray, " R1"], Int32[np.ndarray, " e"]]:
+) -> tuple[Int64[np.ndarray, " N1"], Int32[np.ndarray, " n"]]:
     """Offsets and sources of some rows, in the order given, of a graph whose vertices get the new numbers `place`.
 
     Sources ascend inside a row, before and after. With positions, the result holds positions in `sources` instead,

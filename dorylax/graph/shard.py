@@ -16,7 +16,7 @@ Simulations of timing need the numbers of these rows and edges alone: a `ShardSu
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Literal, final
 
@@ -25,8 +25,7 @@ from jaxtyping import Int32, Int64
 
 from dorylax.abstract_array import abstract_array
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.rows import ranked
-from dorylax.graph.transpose import transpose
+from dorylax.graph.rows import ranked, transpose
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -118,7 +117,8 @@ class MergeSummary(Sums):
 AnyMerge = Merge | MergeSummary
 Direction = Literal["in", "out"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
-Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
+RowsByPeer = tuple[tuple[int, np.ndarray], ...]
+Sends = tuple[RowsByPeer, ...]
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -166,7 +166,7 @@ class Shard(Part):
         pushes: `((peer, rows), …)`, peers ascending: the local rows, int64, that a peer pushes partial sums for.
     """
 
-    pushes: tuple[tuple[int, np.ndarray], ...]
+    pushes: RowsByPeer
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,9 +221,9 @@ class Shard(Part):
     @cached_property
     def _merge(self) -> Merge:
         parts = [self.unique_sources(interval) for interval in range(self.num_intervals)]
-        starts = _offsets(parts)
+        starts = np.cumsum([0, *map(len, parts)])
         parts += [rows.astype(np.int32) for _, rows in self.pushes]
-        ends = _offsets(parts)[self.num_intervals :].tolist()
+        ends = np.cumsum([0, *map(len, parts)])[self.num_intervals :].tolist()
         peers = [peer for peer, _ in self.pushes]
         ids = np.concatenate(parts)
         num_rows = self.num_rows + len(self.ghosts["in"])
@@ -282,7 +282,3 @@ AnyShard = Shard | ShardSummary
 def abstract_rows(offsets: np.ndarray) -> Adjacency:
     """Compressed rows of which only the lengths are known."""
     return Adjacency(offsets, abstract_array((int(offsets[-1]),), np.int32))
-
-
-def _offsets(parts: Sequence[np.ndarray]) -> Int64[np.ndarray, " R1"]:
-    return np.cumsum([0, *map(len, parts)], dtype=np.int64)

@@ -22,7 +22,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
@@ -259,10 +259,8 @@ def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, ide
         arrays[f"{direction}_ghosts"] = shard.ghosts[direction]
         arrays[f"{direction}_ghost_bounds"] = shard.ghost_bounds[direction]
         sends = [(k, peer, sent) for k, each in enumerate(shard.sends[direction]) for peer, sent in each]
-        arrays[f"{direction}_sends"] = _table([(k, peer, len(sent)) for k, peer, sent in sends], 3)
-        arrays[f"{direction}_sent"] = _joined(sent for _, _, sent in sends)
-    arrays["pushes"] = _table([(peer, len(pushed)) for peer, pushed in shard.pushes], 2)
-    arrays["pushed"] = _joined(pushed for _, pushed in shard.pushes)
+        arrays[f"{direction}_sends"], arrays[f"{direction}_sent"] = _joined(sends, 3)
+    arrays["pushes"], arrays["pushed"] = _joined(shard.pushes, 2)
     arrays["identity"] = np.array(identity)
     save_arrays(path, arrays | {f"{_ROWS}{name}": values for name, values in rows.items()})
 
@@ -311,14 +309,12 @@ def _shard(stored: StoredArrays) -> Shard:
     )
 
 
+def _joined(pieces: Sequence[tuple[Any, ...]], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """A line for each piece, its numbers and the length of its rows; and the rows of all pieces."""
+    table = np.array([(*numbers, len(rows)) for *numbers, rows in pieces], np.int64).reshape(-1, width)
+    return table, np.concatenate([np.zeros(0, np.int64), *(rows for *_, rows in pieces)])
+
+
 def _cut(table: np.ndarray, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each line of a table all but the last number, and as many rows as that says."""
+    """Inverse of `_joined`."""
     return list(zip(table[:, :-1], np.split(rows, np.cumsum(table[:-1, -1])) if len(table) else (), strict=True))
-
-
-def _table(lines: list[tuple[int, ...]], width: int) -> np.ndarray:
-    return np.array(lines, np.int64).reshape(-1, width)
-
-
-def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(0, np.int64), *parts])

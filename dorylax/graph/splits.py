@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import as_mask, labelled
-from dorylax.graph.rows import SPAN, in_order, spans
-from dorylax.graph.transpose import inverse_permutation
+from dorylax.graph.rows import SPAN, in_order, inverse_permutation, spans
 from dorylax.graph.validate import GraphError
 from dorylax.machine import cores
 
@@ -45,12 +45,8 @@ def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRAC
     Raises:
         GraphError: A negative seed, or fractions out of range.
     """
-    pool = shuffled(num_vertices, seed)
-    if among is not None:
-        pool = pool[as_mask("among", among, num_vertices)[pool]]
-    parts = np.full(num_vertices, -1, np.int8)
-    parts[pool] = part_of(np.arange(len(pool)), of_three(fractions))
-    return _split(parts)
+    chosen = np.ones(num_vertices, bool) if among is None else as_mask("among", among, num_vertices)
+    return stratified_split(chosen.astype(np.int8) - np.int8(1), seed, fractions)  # all of one class, or unlabelled
 
 
 def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTIONS) -> Split:
@@ -72,7 +68,10 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
         num_classes = int(codes.max()) + 1
     small = np.int16 if num_classes <= 1 << 15 else np.int32  # NumPy sorts 16 bits by radix
     fractions, parts = of_three(fractions), np.full(len(classes), -1, np.int8)
-    free = _place_of_each_class(classes, num_classes)
+    counts = np.zeros(num_classes + 1, np.int64)  # the first: unlabelled ones
+    for start, stop in spans(len(classes)):
+        counts += np.bincount(_known_or_not(classes[start:stop]) + 1, minlength=num_classes + 1)
+    free = np.cumsum(counts[1:]) - counts[1:]  # the next place of each class, if all labelled vertices lie by class
     pieces = (piece[start:stop] for piece in _random_order(len(classes), seed) for start, stop in spans(len(piece)))
     for vertices in pieces:
         found = _known_or_not(classes[vertices]).astype(small)
@@ -88,7 +87,8 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
 
 def split_bytes(num_vertices: int) -> int:
     """Peak memory of `stratified_split` in bytes, without labels and masks."""
-    return num_vertices + order_bytes(num_vertices) + 80 * min(num_vertices, SPAN)
+    order = _SORTING * min(num_vertices, _MOST_THREADS * _PIECE) + 8 * min(num_vertices, _PIECE)
+    return num_vertices + order + 80 * min(num_vertices, SPAN)
 
 
 def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 500, num_test: int = 1000) -> Split:
@@ -144,8 +144,8 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
     Raises:
         GraphError: There is no such column, or a mask has another type.
     """
-    masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
-    return Split(*(_column(name, as_array(name, mask), column) for name, mask in masks.items()))
+    masks = zip(MASKS, (train_mask, val_mask, test_mask), strict=True)
+    return Split(*(_column(name, as_array(name, mask), column) for name, mask in masks))
 
 
 def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) -> dict[str, np.ndarray]:
@@ -214,20 +214,11 @@ def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
     return np.concatenate(list(_random_order(count, seed)))
 
 
-def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N"]]:
-    """Disjoint parts of the places 0 … count-1, spread evenly over them: round(fraction·count) places each."""
-    parts = part_of(np.arange(count), fractions)
-    return [np.flatnonzero(parts == number) for number in range(len(fractions))]
-
-
 def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8[np.ndarray, " N"]:
     """The part of each place, if parts are spread evenly over all places; -1 for none.
 
-    Of any run of n places a part gets its fraction of n, to within about one. Raises a GraphError for fractions out of
-    range.
+    Of any run of n places a part gets its fraction of n, to within about one. Fractions add up to at most 1.
     """
-    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
-        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     parts = np.full(len(places), -1, np.int8)
     left, rest = np.arange(len(places)), 1.0  # remainder of the given places, and of all
     for number, part in enumerate(fractions):
@@ -251,9 +242,11 @@ def _checked_classes(labels: Any) -> np.ndarray:
 
 
 def of_three(fractions: Sequence[float]) -> Sequence[float]:
-    """The fractions of training, validation and test; a GraphError for any other number of them."""
+    """The fractions of training, validation and test; a GraphError for other numbers."""
     if len(fractions) != 3:
         raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
+    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
+        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     return fractions
 
 
@@ -266,14 +259,6 @@ def _random_order(count: int, seed: int) -> Iterator[Int64[np.ndarray, " N"]]:
     if seed < 0:
         raise GraphError(f"the split's seed must be ≥ 0, got {seed}")
     return random_order(lambda: np.random.PCG64(seed), count)
-
-
-def _place_of_each_class(classes: np.ndarray, num_classes: int) -> Int64[np.ndarray, " C"]:
-    """The first position of each class among all labelled vertices, ordered by class."""
-    counts = np.zeros(num_classes + 1, np.int64)  # the first: unlabelled ones
-    for start, stop in spans(len(classes)):
-        counts += np.bincount(_known_or_not(classes[start:stop]) + 1, minlength=num_classes + 1)
-    return np.cumsum(counts[1:]) - counts[1:]
 
 
 def _known_or_not(classes: np.ndarray) -> Int64[np.ndarray, " N"]:
@@ -314,25 +299,16 @@ def random_order(generator: Callable[[], np.random.BitGenerator], count: int) ->
         return
 
     def piece(number: int) -> Int64[np.ndarray, " N"]:
+        """The numbers whose words lie in one of as many equal ranges as there are pieces."""
         first, end = (end * (1 << 64) // pieces for end in (number, number + 1))
-        return _between(generator().random_raw, count, first, end - first)
+        draw, places, found = generator().random_raw, [], []
+        for start, stop in spans(count, _CHUNK):
+            word = draw(stop - start)
+            word -= np.uint64(first)  # smaller words wrap around and become large
+            (kept,) = np.nonzero(word < np.uint64(end - first))
+            places.append((kept + start).astype(np.int32))
+            found.append(word[kept])
+        order: np.ndarray = np.concatenate(places)[np.argsort(np.concatenate(found), kind="stable")].astype(np.int64)
+        return order
 
     yield from in_order(piece, range(pieces), min(cores(), _MOST_THREADS))
-
-
-def order_bytes(count: int) -> int:
-    """What `random_order` holds at its peak, the pieces that have been taken apart."""
-    return _SORTING * min(count, _MOST_THREADS * _PIECE) + 8 * min(count, _PIECE)
-
-
-def _between(draw: Callable[[int], np.ndarray], count: int, first: int, width: int) -> Int64[np.ndarray, " N"]:
-    """The things whose words are from `first` to `first + width - 1`, in order."""
-    places, found = [], []
-    for start in range(0, count, _CHUNK):
-        word = draw(min(_CHUNK, count - start))
-        word -= np.uint64(first)  # what lies below wraps around, and is large
-        (kept,) = np.nonzero(word < np.uint64(width))
-        places.append((kept + start).astype(np.int32))
-        found.append(word[kept])
-    order: np.ndarray = np.concatenate(places)[np.argsort(np.concatenate(found), kind="stable")].astype(np.int64)
-    return order

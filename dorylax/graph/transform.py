@@ -16,11 +16,13 @@ from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
-from dorylax.graph.edge_data import EdgeData, check_sums, map_values, require_ids_for, sums_of_runs, wider
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
+    MAX_EDGE_IDS,
+    BySlot,
     all_rows,
-    count_rows_where,
+    compress,
+    edge_ids_fit,
     first_of_equals,
     offsets_without,
     positions_where,
@@ -28,11 +30,11 @@ from dorylax.graph.rows import (
     rows_between,
     rows_with_loops,
 )
-from dorylax.graph.transpose import BySlot, compress, edge_ids_fit
 from dorylax.graph.validate import GraphError, check_finite
 
 Coalesce = Literal["first", "sum"]
 """What becomes of the values of equal edges: those of the first are kept, or all are added up."""
+EdgeData = dict[str, np.ndarray]
 _Arguments = ParamSpec("_Arguments")
 
 
@@ -98,24 +100,18 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
         raise GraphError(f"loop_data {fault}: say what self-loops get, with_self_loops({{{example}}})")
     if graph.self_loops == "all" or graph.num_vertices == 0:
         return graph
-    num_edges, num_vertices = graph.num_edges, graph.num_vertices
+    num_vertices = graph.num_vertices
     offsets, sources = graph.host_rows()
     lacking = np.flatnonzero(~rows_with_loops(offsets, sources))
-    below = count_rows_where(positions_where(np.less, offsets, sources), offsets)
+    below = np.diff(np.searchsorted(positions_where(np.less, offsets, sources), offsets))
     slots = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
     rows = offsets + np.searchsorted(lacking, np.arange(num_vertices + 1)), np.insert(sources, slots, lacking)
     num_ids = graph.num_edge_ids + num_vertices
-    return _with_edges(
-        graph,
-        rows,
-        np.insert(_order(graph), slots, num_edges + lacking) if _keeps_ids(graph, num_ids, data) else None,
-        num_ids,
-        data,
-        new_data=lambda loops: {name: _of_loops(name, given[name], data[name], loops, num_vertices) for name in data},
-        new_ids=lambda loops: graph.num_edge_ids + loops,
-        symmetric=graph.symmetric,
-        self_loops="all",
-    )
+    with_ids = _keeps_ids(graph, num_ids, data)
+    places = np.insert(_order(graph), slots, graph.num_edges + lacking) if with_ids else None
+    data = {name: _with_loops(name, array, given[name], num_vertices) for name, array in data.items()}
+    known: dict[str, Any] = {"symmetric": graph.symmetric, "self_loops": "all"}
+    return _with_edges(graph, rows, places, num_ids, data, new_ids=np.arange(num_vertices), **known)
 
 
 @_in_users_order
@@ -146,21 +142,14 @@ def symmetrise(graph: AnyGraph) -> AnyGraph:
     offsets, sources, origin = compress(*both, graph.num_vertices, with_positions=with_ids)
     # The sort is stable: edges before reverse edges, lower ids before higher ones.
     keep = first_of_equals(offsets, sources)
-    places = None
-    if with_ids:
-        origin = origin[keep]
-        places = _order(graph)[origin % num_edges] + (origin >= num_edges) * np.int64(num_edges)
-    return _with_edges(
-        graph,
-        (offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]),
-        places,
-        num_ids,
-        data,
-        new_data=lambda twins: map_values(data, lambda array: array[twins]),
-        new_ids=lambda twins: graph.num_edge_ids + _all_ids(graph)[twins],
-        symmetric=True,
-        self_loops=graph.self_loops,
-    )
+    rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
+    known: dict[str, Any] = {"symmetric": True, "self_loops": graph.self_loops}
+    if not with_ids:
+        return _with_edges(graph, rows, None, num_ids, data, **known)
+    origin = origin[keep]
+    places = _order(graph)[origin % num_edges] + (origin >= num_edges) * np.int64(num_edges)
+    data = {name: np.concatenate([array, array]) for name, array in data.items()}
+    return _with_edges(graph, rows, places, num_ids, data, new_ids=_all_ids(graph), **known)
 
 
 def without_edge_ids(graph: AnyGraph) -> AnyGraph:
@@ -209,6 +198,53 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
     return part, places
 
 
+def require_ids_for(edge_data: Mapping[str, Any], num_edge_ids: int) -> None:
+    """Raises a `GraphError` where there are values per edge and ids 0 … `num_edge_ids` - 1 do not fit int32."""
+    if edge_data and not edge_ids_fit(num_edge_ids):
+        raise GraphError(
+            f"edge_data {', '.join(edge_data)}: ids of {num_edge_ids} edges do not fit int32, in which JAX counts: values "
+            f"per edge need at most {MAX_EDGE_IDS}"
+        )
+
+
+def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Raises a `GraphError` where values of equal edges cannot be added: there are none, or they are truth values."""
+    if not dtypes:
+        raise GraphError(
+            'coalesce="sum" adds the values of equal edges, but these edges have none: give edge_data={"weight": …}, '
+            'or say coalesce="first"'
+        )
+    for name, dtype in dtypes.items():
+        if dtype.kind == "b":
+            raise GraphError(
+                f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
+            )
+
+
+def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, int | None]:
+    """Sums `[R, …]` of consecutive values in their dtype, and the first run whose sum exceeds the dtype, or None.
+
+    Runs begin at the ascending positions `starts`. Values of type float16 are added in float32.
+    """
+    floating = values.dtype.kind == "f"
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = np.result_type(values.dtype, np.float32) if floating else values.dtype
+        sums = np.add.reduceat(values, starts, axis=0, dtype=held).astype(values.dtype, copy=False)
+        if floating:
+            wrong = ~np.isfinite(sums) & np.logical_and.reduceat(np.isfinite(values), starts, axis=0)
+        else:  # a sum that wraps is off by a multiple of 2^bits
+            exact = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+            wrong = np.abs(exact - sums) > 2.0 ** (8 * values.dtype.itemsize - 1)
+    return sums, int(np.argwhere(wrong)[0][0]) if wrong.any() else None
+
+
+def wider(dtype: np.dtype[Any]) -> str | None:
+    """Return the name of a type for sums that exceed a dtype; None for float64, which is the widest."""
+    if dtype.kind == "f":
+        return {2: "float32", 4: "float64"}.get(dtype.itemsize)
+    return "int64" if dtype.itemsize < 8 else "float64"
+
+
 def _data(graph: CompressedGraph) -> EdgeData:
     """The edges' values; none for a graph that came through JAX."""
     return dict(graph.edge_data) if graph.knows_edge_data else {}
@@ -254,31 +290,27 @@ def _with_edges(
     num_ids: int,
     data: EdgeData,
     *,
-    new_data: Callable[[Int64[np.ndarray, " n"]], EdgeData] | None = None,
-    new_ids: Callable[[Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]] | None = None,
+    new_ids: Int64[np.ndarray, " n"] | None = None,
     **known: Any,
 ) -> AnyGraph:
     """The graph, in the user's order and with E edges, with other edges on the same vertices, some of which it had.
 
     Args:
         graph: The graph.
-        rows: Offsets and sources of the new edges.
+        rows: Offsets and sources of the edges.
         places: For each of them the place it had, or E + the number of a new one; None: edges get no ids.
         num_ids: Number of ids given out then.
-        data: Values of all edges that the graph had.
-        new_data: Gives values of new edges by their numbers.
-        new_ids: Gives ids of new edges by their numbers.
+        data: Values of the edges that the graph had, then of all that may be new.
+        new_ids: Ids of the edges that may be new, less N.
         **known: Properties that `assemble` need not detect.
     """
     if places is None:
         return assemble(type(graph), *rows, **known, without_edge_ids=True)
     chosen, ranks = ranked(places, int(places.max(initial=-1)) + 1)
-    kept, new = np.split(chosen, [np.searchsorted(chosen, graph.num_edges)])
-    ids, values = _all_ids(graph)[kept], map_values(data, lambda array: array[kept])
-    if new_data is not None and new_ids is not None:
-        more = new_data(new - graph.num_edges)
-        ids = np.concatenate([ids, new_ids(new - graph.num_edges)])
-        values = {name: np.concatenate([array, more[name]]) for name, array in values.items()}
+    ids = _all_ids(graph)
+    if new_ids is not None:
+        ids = np.concatenate([ids, graph.num_edge_ids + new_ids])
+    ids = ids[chosen]
     contiguous = len(ids) == 0 or ids[-1] == len(ids) - 1
     return assemble(
         type(graph),
@@ -286,7 +318,7 @@ def _with_edges(
         **{"placed": ranks} | known,
         edge_ids=None if contiguous else ids.astype(np.int32),
         num_edge_ids=num_ids,
-        edge_data=values if graph.knows_edge_data else None,
+        edge_data={name: array[chosen] for name, array in data.items()} if graph.knows_edge_data else None,
     )
 
 
@@ -308,10 +340,8 @@ def _sums_of_equals(graph: CompressedGraph, name: str, values: np.ndarray, first
     return result
 
 
-def _of_loops(
-    name: str, given: Any, values: np.ndarray, loops: Int64[np.ndarray, " L"], num_vertices: int
-) -> np.ndarray:
-    """The values of the new loops, `[L, …]`, in the dtype of the edges' values."""
+def _with_loops(name: str, values: np.ndarray, given: Any, num_vertices: int) -> np.ndarray:
+    """Values of the edges, followed by those of a loop at each vertex in the same dtype, `[E + V, …]`."""
     array = np.asarray(given)
     row = values.shape[1:]
     if array.shape not in (row, (num_vertices, *row)) or not np.can_cast(array.dtype, values.dtype, "same_kind"):
@@ -320,5 +350,4 @@ def _of_loops(
             f"vertex; got {array.dtype} {list(array.shape)}"
         )
     check_finite(f"loop_data[{name!r}]", np.atleast_1d(array))
-    rows = np.broadcast_to(array, (len(loops), *row)) if array.shape == row else array[loops]
-    return rows.astype(values.dtype)
+    return np.concatenate([values, np.broadcast_to(array, (num_vertices, *row)).astype(values.dtype)])

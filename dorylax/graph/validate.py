@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from itertools import combinations
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -90,13 +89,6 @@ def check_offsets(name: str, offsets: np.ndarray, num_entries: int, entries_name
         )
 
 
-def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
-    """Real numbers or truth values, with as many axes as `axes` names, for example "V F"."""
-    if array.ndim != len(axes.split()) or array.dtype.kind not in "fiub":
-        wanted = ", ".join(axes.split())
-        raise GraphError(f"{name} must be real numbers [{wanted}], got {array.dtype} {list(array.shape)}")
-
-
 def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop it") -> None:
     """No NaN, no infinity, in `[V, …]`; `remedy` is the advice."""
     _check_elements(name, matrix, np.isfinite, f"is not finite: {remedy}")
@@ -122,17 +114,6 @@ def check_binary(name: str, matrix: np.ndarray) -> None:
     """Every element is 0 or 1."""
     fault = "is neither 0 nor 1, as multi-label labels must be"
     _check_elements(name, matrix, lambda part: (part == 0) | (part == 1), fault)
-
-
-def check_disjoint(masks: Mapping[str, np.ndarray]) -> None:
-    """No vertex is in two masks."""
-    for (name, mask), (other_name, other) in combinations(masks.items(), 2):
-        both = np.flatnonzero(mask & other)
-        if both.size:
-            k = int(both[0])
-            raise GraphError(
-                f"{name} and {other_name} overlap: {name}[{k}] = {other_name}[{k}] = True ({both.size} such vertices)"
-            )
 
 
 def check_permutation(name: str, order: np.ndarray, size: int) -> None:

@@ -70,7 +70,7 @@ def test_a_graph_carries_such_offsets_into_jit_and_back():
 
 
 def _past_the_limit(monkeypatch, symmetric: bool) -> Graph:
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 3)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 3)
     return Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2])
 
 
@@ -89,7 +89,7 @@ def test_past_the_limit_edges_have_no_ids_and_rows_stay_whole(monkeypatch, symme
 
 
 def test_edge_ids_that_jax_would_narrow_are_not_passed_on(monkeypatch):
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 1)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 1)
     rows = Adjacency(np.array([0, 2]), np.zeros(2, np.int32), np.array([0, 2**31]))
     graph = Graph(rows.offsets, rows.neighbours, outgoing=rows)
     assert jax.tree.map(lambda leaf: leaf, graph).outgoing.edges is None

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dorylax.graph import Graph, assemble, rows
-from dorylax.graph.transpose import compress, transposed_positions
+from dorylax.graph.rows import compress, transposed_positions
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -95,7 +95,7 @@ def test_transposed_positions_of_symmetric_rows_span_by_span(case, span):
     sources, targets = _arrays(pairs)
     offsets, neighbours, _ = compress(np.concatenate([sources, targets]), np.concatenate([targets, sources]), v)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dorylax.graph.transpose.SPAN", span)
+        patch.setattr("dorylax.graph.rows.SPAN", span)
         positions = transposed_positions(offsets, neighbours)
     assert positions.dtype == np.int32
     np.testing.assert_array_equal(positions, np.argsort(neighbours, kind="stable"))

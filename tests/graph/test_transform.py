@@ -246,11 +246,11 @@ def test_only_vertices_without_a_loop_get_theirs():
 def test_ids_that_do_not_fit_are_refused_where_values_come(monkeypatch):
     graph = Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": [1, 2, 3]})
     bare = Graph.from_coo([0, 1, 2], [2, 0, 1])
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 5)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 5)
     with pytest.raises(GraphError, match=r"edge_data w: ids of 6 edges do not fit int32"):
         graph.symmetrise()
     assert not bare.symmetrise().edge_ids_fit
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 2)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 2)
     with pytest.raises(GraphError, match=r"edge_data w: ids of 3 edges do not fit int32"):
         Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": [1, 2, 3]})
     assert not Graph.from_coo([0, 1, 2], [2, 0, 1]).edge_ids_fit

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.graph.transpose import BySlot
+from dorylax.graph.rows import BySlot
 
 MakeGraph = Callable[..., Graph]
 

@@ -22,7 +22,7 @@ from jax.test_util import check_grads
 
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.graph import Graph
-from dorylax.graph.transpose import BySlot
+from dorylax.graph.rows import BySlot
 from dorylax.layers import (
     APPNP,
     GAT,

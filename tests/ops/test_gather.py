@@ -268,7 +268,7 @@ def test_elsewhere_it_lowers_to_segments(small, platform):
 
 
 def test_past_the_limit_of_edge_ids_only_unweighted_gathers_run(monkeypatch, dense):
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 10)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 10)
     graph = Graph.from_coo(np.arange(12) % 5, np.arange(12) % 3, 5)
     x = values((5, 3), "float32")
     for reduce in ("sum", "mean", "max"):

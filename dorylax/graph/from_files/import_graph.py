@@ -16,7 +16,6 @@ import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import mapped_array
 from dorylax.graph.from_files.columns import EdgeFile, checked_values, load_columns, num_numbers
 from dorylax.graph.from_files.database import Database
@@ -33,6 +32,7 @@ from dorylax.graph.from_files.vertices import (
     write_vertices,
 )
 from dorylax.graph.mapped import state_of
+from dorylax.graph.transform import check_sums
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
 from dorylax.machine import cores, resident_bytes
 from dorylax.store.durable import work_folder

@@ -121,23 +121,16 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int = H
         seed: Seed of METIS's random choices.
         most: Entries to keep of a contracted row.
     """
-    graphs = [rows]
-    clusters: list[Labels] = []
-    while graphs[-1].num_vertices > COARSE:
-        found = find_clusters(graphs[-1], limit)
-        coarse = _contracted(graphs[-1], found, most)
-        if coarse.num_vertices > LEAST_SHRINKING * len(found):
-            break
-        graphs.append(coarse)
-        clusters.append(found)
-    last = graphs[-1]
-    weights = {"weights": np.ascontiguousarray(last.weights), "edge_weights": last.joins}
-    parts = cut(last.offsets, last.neighbours, num_parts, seed=seed, bisect=True, **weights)
-    while clusters:
-        parts = parts[clusters.pop()]
-        graphs.pop()
-        refine(graphs[-1], parts, num_parts)
-    return parts
+    if rows.num_vertices > COARSE:
+        clusters = find_clusters(rows, limit)
+        coarse = _contracted(rows, clusters, most)
+        if coarse.num_vertices <= LEAST_SHRINKING * len(clusters):
+            parts: Labels = parts_of(coarse, num_parts, limit, seed=seed, most=most)[clusters]
+            del coarse, clusters
+            refine(rows, parts, num_parts)
+            return parts
+    weights = {"weights": np.ascontiguousarray(rows.weights), "edge_weights": rows.joins}
+    return cut(rows.offsets, rows.neighbours, num_parts, seed=seed, bisect=True, **weights)
 
 
 def find_clusters(graph: Blocks, limit: int) -> Labels:

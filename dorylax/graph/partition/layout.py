@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import final
 
 import numpy as np
-from jaxtyping import Int32, Int64, Integer
+from jaxtyping import Int32, Int64
 
 from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
@@ -27,6 +27,9 @@ from dorylax.graph.partition.simple import even_bounds
 _EVEN = 1.01
 _STEP = 32
 _ROUNDS_PER_INTERVAL = 8
+
+Labels = Int32[np.ndarray, " n"]
+Longs = Int64[np.ndarray, " n"]
 
 
 @final
@@ -102,16 +105,26 @@ def lay_out(
     return Layout(order, tuple(bounds.tolist()), tuple(cuts))
 
 
-def choose_intervals(
-    labels: Int32[np.ndarray, " n"], degrees: Int64[np.ndarray, " n"], counts: Int64[np.ndarray, " k"]
-) -> Int64[np.ndarray, " n"]:
+def choose_intervals(labels: Labels, degrees: Longs, counts: Int64[np.ndarray, " k"]) -> Longs:
     """The interval of each row of a server, by communities (equal ones together), in-degrees, and sizes of intervals."""
-    return _evened(_deal(labels, degrees, counts), degrees, len(counts))
+    chosen = _deal(labels, degrees, counts)
+    intervals = len(counts)
+    loads = np.bincount(chosen, degrees, intervals).astype(np.int64)
+    for _ in range(_ROUNDS_PER_INTERVAL * intervals):
+        heavy, light = int(np.argmax(loads)), int(np.argmin(loads))
+        if loads[heavy] * intervals <= _EVEN * loads.sum():
+            break
+        given, taken = _exchange(np.flatnonzero(chosen == heavy), np.flatnonzero(chosen == light), degrees, loads)
+        if not len(given):
+            break
+        moved = int(degrees[given].sum() - degrees[taken].sum())
+        chosen[given], chosen[taken] = light, heavy
+        loads[heavy] -= moved
+        loads[light] += moved
+    return chosen
 
 
-def _deal(
-    labels: Int32[np.ndarray, " n"], degrees: Int64[np.ndarray, " n"], counts: Int64[np.ndarray, " k"]
-) -> Int64[np.ndarray, " n"]:
+def _deal(labels: Labels, degrees: Longs, counts: Int64[np.ndarray, " k"]) -> Longs:
     """Communities dealt to intervals, the densest first; one that fits nowhere whole is split."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(labels)) + 1])
     sizes = np.diff(starts, append=len(labels))
@@ -131,32 +144,7 @@ def _deal(
     return chosen
 
 
-def _evened(
-    chosen: Int64[np.ndarray, " n"], degrees: Int64[np.ndarray, " n"], intervals: int
-) -> Int64[np.ndarray, " n"]:
-    """The same counts, with in-edges evened out by exchanging vertices between the heaviest and the lightest interval."""
-    chosen = chosen.copy()
-    loads = np.bincount(chosen, degrees, intervals).astype(np.int64)
-    for _ in range(_ROUNDS_PER_INTERVAL * intervals):
-        heavy, light = int(np.argmax(loads)), int(np.argmin(loads))
-        if loads[heavy] * intervals <= _EVEN * loads.sum():
-            break
-        given, taken = _exchange(np.flatnonzero(chosen == heavy), np.flatnonzero(chosen == light), degrees, loads)
-        if not len(given):
-            break
-        moved = int(degrees[given].sum() - degrees[taken].sum())
-        chosen[given], chosen[taken] = light, heavy
-        loads[heavy] -= moved
-        loads[light] += moved
-    return chosen
-
-
-def _exchange(
-    heavy: Integer[np.ndarray, " a"],
-    light: Integer[np.ndarray, " b"],
-    degrees: Int64[np.ndarray, " n"],
-    loads: Int64[np.ndarray, " k"],
-) -> tuple[Integer[np.ndarray, " m"], Integer[np.ndarray, " m"]]:
+def _exchange(heavy: np.ndarray, light: np.ndarray, degrees: Longs, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The fewest pairs of rows whose exchange moves about half the difference in load, and never more than it."""
     most = int(loads.max() - loads.min()) // 2
     light = light[np.argsort(degrees[light], kind="stable")]

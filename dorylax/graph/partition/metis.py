@@ -20,11 +20,12 @@ from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.simple import Balance, vertex_weights
-from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_where
-from dorylax.graph.transpose import compress
+from dorylax.graph.rows import all_rows, compress, first_of_equals, offsets_without, positions_where
 
 MOST_BISECTED = 8
 """Largest number of parts for recursive bisection; METIS's manual advises k-way for more."""
+Rows = tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]
+"""Offsets and neighbours."""
 
 
 def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
@@ -64,9 +65,14 @@ def cut(
     if num_parts == 1:
         return np.zeros(len(offsets) - 1, np.int32)
     index = _index_type()
-    _check_fits("entries", len(neighbours), index)
-    if weights is not None:
-        _check_fits("vertices and edges", int(weights.sum()), index)
+    most = int(np.iinfo(index).max)
+    sizes = {"entries": len(neighbours), "vertices and edges": 0 if weights is None else int(weights.sum())}
+    for what, number in sizes.items():
+        if number > most:
+            raise InputError(
+                f"METIS was built with {8 * index.itemsize}-bit indices and holds up to {most} {what} (each undirected "
+                f"edge counts twice), the graph has {number}: use the method 'ldg'"
+            )
     arrays = [
         None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
     ]
@@ -82,7 +88,7 @@ def cut(
         give_back_heap()
 
 
-def undirected(graph: CompressedGraph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+def undirected(graph: CompressedGraph) -> Rows:
     """Offsets and neighbours of rows, ascending, that list u in v and v in u once for each joined pair u ≠ v."""
     offsets, sources = graph.host_rows()
     if graph.symmetric:
@@ -90,18 +96,14 @@ def undirected(graph: CompressedGraph) -> tuple[Int64[np.ndarray, " V1"], Int32[
     return joined(sources, all_rows(offsets), graph.num_vertices)
 
 
-def joined(
-    ends: Int32[np.ndarray, " E"], others: Int32[np.ndarray, " E"], num_vertices: int
-) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+def joined(ends: Int32[np.ndarray, " E"], others: Int32[np.ndarray, " E"], num_vertices: int) -> Rows:
     """As `undirected`, of the pairs `(ends[k], others[k])`."""
     both = np.concatenate([ends, others]), np.concatenate([others, ends])
     offsets, neighbours, _ = compress(*both, num_vertices, with_positions=False)
     return _simple(offsets, neighbours)
 
 
-def _simple(
-    offsets: Int64[np.ndarray, " V1"], neighbours: Int32[np.ndarray, " E"]
-) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+def _simple(offsets: Int64[np.ndarray, " V1"], neighbours: Int32[np.ndarray, " E"]) -> Rows:
     """Sorted rows without duplicates and loops."""
     keep = first_of_equals(offsets, neighbours)
     keep[positions_where(np.equal, offsets, neighbours)] = False
@@ -136,15 +138,6 @@ def _index_type() -> np.dtype[np.integer]:
     import pymetis
 
     return pymetis.zero_copy_dtype()
-
-
-def _check_fits(what: str, number: int, index: np.dtype[np.integer]) -> None:
-    most = int(np.iinfo(index).max)
-    if number > most:
-        raise InputError(
-            f"METIS was built with {8 * index.itemsize}-bit indices and holds up to {most} {what} (each undirected edge "
-            f"counts twice), the graph has {number}: use the method 'ldg'"
-        )
 
 
 def give_back_heap() -> None:

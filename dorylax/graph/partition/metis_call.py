@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def rand_is_shared() -> bool:
     return ray is not None and bool(ray.is_initialized())
 
 
-def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
+def partition_here(arrays: Sequence[Any], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
     """Call METIS, by recursive bisection or k-way. It may raise a MemoryError or RuntimeError.
 
     `arrays` are offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
@@ -30,8 +31,6 @@ def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recur
     import pymetis
 
     offsets, neighbours, weights, edge_weights = arrays
-    assert offsets is not None
-    assert neighbours is not None
     found = pymetis.part_graph(
         num_parts,
         adjacency=pymetis.CSRAdjacency(offsets, neighbours),
@@ -43,7 +42,7 @@ def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recur
     return np.asarray(found.vertex_part)
 
 
-def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
+def partition_apart(arrays: Sequence[Any], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
     """The same in a separate process, which takes a copy of the arrays.
 
     METIS there receives no SIGTERM. This process kills it when a signal handler raises.
@@ -66,7 +65,6 @@ def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recu
     if process.returncode:
         lines = said.decode("utf-8", "replace").strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"its process ended with exit code {process.returncode}")
-    assert arrays[0] is not None
     return np.frombuffer(found, arrays[0].dtype)
 
 

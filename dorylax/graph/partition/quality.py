@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64
@@ -18,7 +18,8 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.layout import Layout
-from dorylax.graph.rows import rows_between, spans
+from dorylax.graph.rows import Ids, Offsets, rows_between, spans
+from dorylax.graph.shard import Direction
 
 
 @final
@@ -84,7 +85,7 @@ def report(
     offsets, sources = graph.host_rows()
     edges = np.bincount(parts, np.diff(offsets), servers).astype(np.int64)
 
-    def exchanged(direction: Literal["in", "out"]) -> Int64[np.ndarray, "P P"]:
+    def exchanged(direction: Direction) -> Int64[np.ndarray, "P P"]:
         """Rows that server q sends to server p in one exchange, at `[p, q]`."""
         needed = ghosts(offsets, sources, parts, servers, direction)
         return np.stack([np.bincount(parts[row], minlength=servers) for row in needed])
@@ -118,11 +119,7 @@ def interval_balance(graph: CompressedGraph, layout: Layout) -> float:
 
 
 def ghosts(
-    offsets: Int64[np.ndarray, " V1"],
-    sources: Int32[np.ndarray, " E"],
-    parts: Int32[np.ndarray, " V"],
-    num_parts: int,
-    direction: Literal["in", "out"],
+    offsets: Offsets, sources: Ids, parts: Int32[np.ndarray, " V"], num_parts: int, direction: Direction
 ) -> Bool[np.ndarray, "P V"]:
     """Ghosts of each server, bool `[P, V]`, in a pass over the edges that holds none of them."""
     needed = np.zeros((num_parts, len(parts)), bool)

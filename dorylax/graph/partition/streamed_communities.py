@@ -40,9 +40,8 @@ from dorylax.graph.partition.label_propagation import (
     total_weights,
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
-from dorylax.graph.rows import count_values
+from dorylax.graph.rows import count_values, transposed_positions
 from dorylax.graph.stream.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
-from dorylax.graph.transpose import transposed_positions
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12
@@ -63,10 +62,8 @@ def communities_within(
     rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
 ) -> Labels:
     """As `streamed_communities`; where there is room for a sample by `locality.communities_of_sample`, which is better."""
-    if rows.num_vertices > COMMUNITY and room < IN_MEMORY_BYTES_PER_VERTEX * rows.num_vertices:
+    if rows.num_vertices <= COMMUNITY or room < IN_MEMORY_BYTES_PER_VERTEX * rows.num_vertices:
         return streamed_communities(rows, scratch, room, told)
-    if rows.num_vertices <= COMMUNITY:
-        return np.zeros(rows.num_vertices, np.int32)
     ends, others = [], []
     for block in _Sample(rows, told, 1).blocks():
         ends.append(np.repeat(np.arange(block.first, block.last, dtype=np.int32), np.diff(block.offsets)))

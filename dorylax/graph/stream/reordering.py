@@ -39,10 +39,9 @@ from dorylax.graph.build import rows_are_sorted
 from dorylax.graph.partition.metis import give_back_heap
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.rows import MAX_EDGE_IDS, SPAN, edge_ids_fit, inverse_permutation, spans
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
-from dorylax.graph.transpose import MAX_EDGE_IDS, edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
 from dorylax.store.durable import work_folder

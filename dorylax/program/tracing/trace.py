@@ -13,7 +13,7 @@ import numpy as np
 from dorylax.errors import InputError
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.graph import Graph
-from dorylax.graph.transpose import BySlot
+from dorylax.graph.rows import BySlot
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,

@@ -16,7 +16,6 @@ import scipy.io
 import scipy.sparse
 from support.stored import contents
 
-from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.from_files import import_graph as module
 from dorylax.graph.from_files import sources as files
@@ -672,7 +671,7 @@ def test_no_more_memory_than_was_given(tmp_path):
 @pytest.mark.parametrize("twice", [False, True])
 def test_edges_that_are_more_than_have_ids(tmp_path, monkeypatch, num_edges, symmetrise, twice):
     """As of more than 2³¹ edges: those that were given, or those with their reverses, if they have none of their own."""
-    monkeypatch.setattr(transpose, "MAX_EDGE_IDS", 200)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 200)
     edges = _graph(num_edges=num_edges // (1 + twice))
     edges = np.concatenate([edges, edges[::-1]], axis=1) if twice else edges
     imported = _import(tmp_path, [_text(tmp_path / "e.txt", edges)], symmetrise=symmetrise)
