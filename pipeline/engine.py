@@ -152,7 +152,7 @@ class Pipeline:
 
         Raises:
             ConfigError: The backend cannot be used on this machine.
-            InvokeError: A worker could not be started.
+            TaskFailedError: A worker could not be started.
             ValueError: The saved state belongs to another pipeline.
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)

@@ -12,7 +12,8 @@ from support.scripted_backend import Act, Asked, asking, task
 from dorylax.clock import VirtualClock
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
 from dorylax.serverless.controller.backoff import Backoff
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
 THROTTLE = Act("throttle", 0.01)
@@ -148,7 +149,7 @@ class Cloud:
         if self.running >= self.limit:
             self.refusals += 1
             await self._clock.sleep(0.01, order)
-            raise TaskFailedError("Rate Exceeded.", throttled=True)
+            raise TaskFailedError("Rate Exceeded.", "throttled")
         self.running += 1
         self.most = max(self.most, self.running)
         try:
