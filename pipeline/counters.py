@@ -85,3 +85,27 @@ class Counters:
         """Restore the counters from a result of `dataclasses.asdict`."""
         for name, value in saved.items():
             setattr(self, name, Calls(**value) if name == "calls" else value)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """Servers in other processes that were lost together, or during the recovery from a loss.
+
+    Attributes:
+        generation: Number of losses so far, this one included.
+        servers: Servers of the lost processes: "graph server 1", say.
+        causes: Reasons why these processes count as lost, each once.
+        epoch: First epoch trained afterwards.
+        repeats: Whether that epoch had begun before the loss.
+        wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 without repetition.
+        recovery_seconds: Time from the detection until all servers were replaced.
+    """
+
+    generation: int
+    servers: list[str]
+    causes: list[str]
+    epoch: int
+    repeats: bool
+    wasted_seconds: float
+    recovery_seconds: float

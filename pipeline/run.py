@@ -11,14 +11,14 @@ from typing import Any, Protocol, final
 from dorylax.clock import Clock
 from dorylax.cost import Bill, Calls, Cluster
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.counters import Counters, Loss
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.program.model.base import Tree
-from dorylax.store.servers import Loss, ParameterServerMetrics, ServerMetrics
+from dorylax.store.servers import ParameterServerMetrics, ServerMetrics
 
 
 @final

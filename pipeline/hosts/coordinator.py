@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
-from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.counters import Counters, Loss
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.heart import BEATS, Heart
 from dorylax.pipeline.hosts.host import DRIVER
@@ -26,7 +26,6 @@ from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
 from dorylax.pipeline.saved import part_name
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address, HostTransport
-from dorylax.store.servers import Loss
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.metrics.evaluation import Evaluated
-from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.counters import Counters, Loss
 from dorylax.pipeline.hosts.coordinator import Coordinator, counters_of
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.messages import Evaluate, Standing, Worked
@@ -33,7 +33,7 @@ from dorylax.store.arrays import Part
 from dorylax.store.base import StorageError
 from dorylax.store.checkpoint import trial_name
 from dorylax.store.places import open_storage
-from dorylax.store.servers import Loss, ServerMetrics, from_dict
+from dorylax.store.servers import ServerMetrics, from_dict
 
 T = TypeVar("T")
 

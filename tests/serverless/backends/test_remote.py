@@ -218,7 +218,7 @@ def test_throttled_is_told_apart(reason: FailureReason) -> None:
     with remote(keys, Refusing(keys)) as opened:
         (failed,) = opened.run(task(SMALL, 5))
     assert isinstance(failed, TaskFailedError)
-    assert failed.throttled is (reason == "throttled")
+    assert (failed.reason == "throttled") is (reason == "throttled")
     assert str(failed).endswith("too many")
 
 

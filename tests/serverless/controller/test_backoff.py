@@ -79,7 +79,7 @@ def test_without_hope_the_task_fails_and_says_so(deadline: float | None) -> None
         asked = Asked(clock, {0: [THROTTLE] * 999}, deadline=deadline, throttle=throttle)
         (error,) = clock.run(asked.run(0))
         assert isinstance(error, TaskFailedError)
-        assert not error.throttled
+        assert error.reason != "throttled"
         number = len(asked.outcomes) - 1
         assert str(error) == (
             "tensor task of stage 3, interval 0, epoch 0, chunk 0 was not begun: every call has been throttled for "
