@@ -76,6 +76,7 @@ def write_part(place: str, name: str, arrays: Mapping[Any, Any]) -> Part:
                 raise ValueError(f"an array of dtype {kind} cannot be stored")
             padding = bytes(-size % _ALIGNMENT)
             index[key] = {"shape": list(array.shape), "dtype": kind.name, "offset": size + len(padding)}
+            data: Any
             for data in (padding, np.ascontiguousarray(array).reshape(-1).view(np.uint8)):
                 stream.write(data)
                 digest.update(data)
