@@ -16,7 +16,25 @@ class DorylaxError(Exception):
 
 
 class InputError(DorylaxError, ValueError):
-    """A mistake in a setting, a model, a file or another input; the command line exits with code 2."""
+    """A mistake in a setting, a model, a graph, a file or another input; the command line exits with code 2.
+
+    Attributes:
+        key: The wrong dotted key of the settings, `pipeline.staleness`; empty if there is none.
+        problem: The message without its key and place.
+    """
+
+    def __init__(self, message: str = "", key: str = "", problem: str = "") -> None:
+        super().__init__(message)
+        self.key, self.problem = key, problem or message
+
+    def at(self, place: str) -> InputError:
+        """Return a copy of the error that names its place in a file: `run.yaml:3`."""
+        return InputError(f"{place}: {self}", self.key, self.problem)
+
+    @classmethod
+    def of(cls, key: str, problem: str) -> InputError:
+        """Make an error whose message begins with its key: `pipeline.staleness` and `must be ≥ 0, got -1`."""
+        return cls(f"{key} {problem}" if key else problem, key, problem)
 
 
 class RunError(DorylaxError, RuntimeError):

@@ -35,7 +35,7 @@ from dorylax.observers.progress import duration
 from dorylax.observers.tensorboard import load_library
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, stop
 from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.run import run as run_command
@@ -144,10 +144,10 @@ def sweep(
         _show_results(study, with_report=with_report)
     if stopped is not None:
         code = INTERRUPTED if stopped == "interrupted" else TERMINATED
-        raise CommandError(f"{stopped}; finished runs are kept: the same command continues", code)
+        stop(f"{stopped}; finished runs are kept: the same command continues", code)
     if failed := [outcome.run for outcome in study.outcomes if outcome.status == "failed"]:
         first = error_file(folder, failed[0])
-        raise CommandError(f"{len(failed)} of {len(found)} runs failed; the first one's traceback: {first}", FAILED)
+        stop(f"{len(failed)} of {len(found)} runs failed; the first one's traceback: {first}", FAILED)
     return 0
 
 

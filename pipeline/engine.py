@@ -131,7 +131,7 @@ class Pipeline(Job):
 
         Raises:
             ConfigError: The backend cannot be used on this machine.
-            InvokeError: A worker could not be started.
+            TaskFailedError: A worker could not be started.
             ValueError: The saved state belongs to another pipeline.
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)

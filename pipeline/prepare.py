@@ -225,15 +225,14 @@ def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Lay
         else:
             found = Partition.load(config.partition)
             found.check(graph)
-            if found.num_parts != config.servers:
-                raise ConfigError.of(
-                    "pipeline.servers",
-                    f"= {config.servers}, but the partition in {config.partition} is for {found.num_parts}",
-                )
     except InputError as error:
         raise ConfigError.of(
             "pipeline.partition" if config.partition else "pipeline.partitioner", f"cannot be used: {error}"
         ) from error
+    if found.num_parts != config.servers:
+        raise ConfigError.of(
+            "pipeline.servers", f"= {config.servers}, but the partition in {config.partition} is for {found.num_parts}"
+        )
     try:
         return lay_out(graph, found, config.intervals)
     except InputError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple, final
 
-from dorylax.errors import DorylaxError
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 
 
@@ -99,16 +98,3 @@ class TensorResult:
     values: tuple[Any, ...]
     start: float
     end: float
-
-
-@final
-class TaskFailedError(DorylaxError):
-    """Retryable failure of a task: its worker died, or its result was lost.
-
-    Attributes:
-        throttled: Whether the task did not start because of too many concurrent calls. A later retry may succeed.
-    """
-
-    def __init__(self, text: str, *, throttled: bool = False) -> None:
-        super().__init__(text)
-        self.throttled = throttled

@@ -32,7 +32,7 @@ from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_tea
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import read, read_function, read_image_tags
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.failures import FAILED, CommandError
+from dorylax.terminal.failures import FAILED, stop
 from dorylax.terminal.files import INPUT
 from dorylax.terminal.options import json_option, section_options
 from dorylax.terminal.output import print_json
@@ -256,7 +256,7 @@ def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wai
             if not sys.stdin.isatty():
                 raise ConfigError("--yes is needed when there is no terminal to ask on")
             if not click.confirm("delete all of this?"):
-                raise CommandError("nothing was deleted", FAILED)
+                stop("nothing was deleted", FAILED)
         Applier(clients, names, artefacts=deployment.location).apply(actions, _report)
 
 

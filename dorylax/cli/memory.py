@@ -15,7 +15,6 @@ from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
-from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_rows
 from dorylax.trainer import prepare_data
 from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
@@ -51,7 +50,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     if config.pipeline is None and (not found.fits or config.single.memory == "stream"):
         try:
             streams = streamed(config, found)
-        except (SplitError, NotStreamedError) as error:
+        except SplitError as error:
             why_not = str(error)
     if as_json:
         content = {"schema": 1, **found.to_dict()}

@@ -90,13 +90,13 @@ def partition(
     check_process()
 
     from dorylax.cli.streamed_partition import streaming
+    from dorylax.graph.array_folder import check_target
     from dorylax.graph.data_shape import describe_data
     from dorylax.graph.dataset import arrays_of
     from dorylax.graph.mapped import check_unchanged
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
-    from dorylax.graph.partition.base import check_free
     from dorylax.graph.partition.quality import interval_balance
     from dorylax.pipeline.shard_writing import write_shards
     from dorylax.trainer.from_config import data_settings
@@ -109,7 +109,7 @@ def partition(
         except ValueError as error:
             raise ConfigError(f"--out {error}") from None
         if isinstance(place, LocalStorage):
-            check_free(Path(place.url))
+            check_target(Path(place.url))
     how = streaming(config.data, memory, servers=servers, method=method, ids=edge_ids and place is not None)
     beside = Path(place.url) if isinstance(place, LocalStorage) else None
     with told_if_interrupted("nothing was saved; the same command begins anew"), how.working(beside):

@@ -25,7 +25,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import is_temporary
 from dorylax.store.folder_lock import LOCK
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
-from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, stop
 from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
 
@@ -100,9 +100,7 @@ def train(
     said = None if as_json else config.recipe().line(config.dotted())
     outcomes, stopped = train_seeds(sweep, folder, resume=resume, said=said)
     if stopped is not None:
-        raise CommandError(
-            f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED
-        )
+        stop(f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED)
     if as_json:
         print_json(results(outcomes, folder))
     else:
@@ -114,7 +112,7 @@ def train(
             click.echo(f"run directory: {folder}")
     if failed := [outcome for outcome in outcomes if outcome.error is not None]:
         several = f"error: {len(failed)} of {len(outcomes)} seeds failed"
-        raise CommandError(failure(failed[0]) if len(outcomes) == 1 else several, FAILED)
+        stop(failure(failed[0]) if len(outcomes) == 1 else several, FAILED)
 
 
 def _seed_count(seeds: str | None) -> int:

@@ -12,7 +12,7 @@ from dorylax.machine import cores
 from dorylax.observers.progress import bar, dollars, duration
 from dorylax.signals import terminations
 from dorylax.store.durable import write_file
-from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.failures import INTERRUPTED, TERMINATED, stop
 from dorylax.terminal.files import will_read
 from dorylax.terminal.output import print_json, print_rows
 
@@ -43,7 +43,7 @@ def search_grid(
 
     Raises:
         ScenarioError, ConfigError: The scenario is impossible; or no point is within budget and deadline (raised last).
-        CommandError: Ctrl-C or SIGTERM stopped the search; existing results were shown.
+        click.exceptions.Exit: Ctrl-C or SIGTERM stopped the search; existing results were shown.
     """
     from dorylax.simulation.choice import Wishes, dollars_of, seconds_of
     from dorylax.simulation.grid import Grid
@@ -84,7 +84,7 @@ def search_grid(
             click.echo(f"report: {report}")
     if not search.complete:
         stopped, code = ("terminated", TERMINATED) if came else ("interrupted", INTERRUPTED)
-        raise CommandError(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
+        stop(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
     if nothing is not None:
         raise nothing
 

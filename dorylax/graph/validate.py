@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dorylax.errors import DorylaxError, named
+from dorylax.errors import InputError, named
 from dorylax.graph.rows import row_spans, spans
 from dorylax.machine import memory_limit
 
@@ -25,8 +25,8 @@ CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
 """Control characters, which a terminal obeys when a name is printed."""
 
 
-class GraphError(DorylaxError, ValueError):
-    """A graph or data set is not well formed; the message names the array, the position and the value."""
+GraphError = InputError
+"""A graph or data set is not well formed; the message names the array, the position and the value."""
 
 
 def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:

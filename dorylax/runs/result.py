@@ -10,18 +10,22 @@ import dataclasses
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, final, get_args
 
 from dorylax.errors import DorylaxError
 from dorylax.runs.metric import ACCURACIES, METRICS
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Mask = Literal["train", "val", "test"]
-_EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
 _TENTHS = 10
 _FALLING = 0.03
 """Share of the whole fall. An even fall loses a ninth of it in the last tenth; a loss within e^-3 of its limit loses 1 %."""
-_SCORES = ("metric", "train_score", "val_score", "test_score")
+_OPTIONAL = (
+    ("dollars",),
+    ("train_loss", "val_loss", "test_loss"),
+    ("metric", "train_score", "val_score", "test_score"),
+)
+"""Fields that a record has together or not at all, by the first one."""
 
 
 @final
@@ -32,20 +36,14 @@ class EpochRecord:
     Attributes:
         epoch: Number of the epoch, from 0.
         loss: Masked training loss, without penalty, before the update.
-        train_accuracy: Accuracy as a fraction (micro-F1 for multi-label data); None without evaluation, and under another
-            metric.
-        val_accuracy: As `train_accuracy`; None also for an empty validation mask.
-        test_accuracy: As `val_accuracy`, for the test mask.
+        train_accuracy, val_accuracy, test_accuracy: Accuracy as a fraction (micro-F1 for multi-label data); None without
+            evaluation, for an empty mask, and under another metric.
         seconds: Time of training alone, without evaluation, checkpoint and compilation; wall time, or simulated time on a
             pipeline's virtual clock.
         dollars: Cost of the run up to the end of the epoch in US dollars; None if the run is free.
-        train_loss: Mean loss over the training vertices; None without evaluation, and under another metric.
-        val_loss: As `train_loss`; None also for an empty validation mask.
-        test_loss: As `val_loss`, for the test mask.
+        train_loss, val_loss, test_loss: Mean loss over the vertices of each mask; None as for accuracies.
         metric: Name of the metric of the scores; None without evaluation, and under accuracy or loss.
-        train_score: The metric on the training examples.
-        val_score: As `train_score`; None for an empty validation mask.
-        test_score: As `val_score`, for the test mask.
+        train_score, val_score, test_score: The metric on the examples of each mask; None as for accuracies.
     """
 
     epoch: int
@@ -75,14 +73,11 @@ class EpochRecord:
         dollars: float | None = None,
     ) -> EpochRecord:
         """Make the record of an epoch from the scores of its three masks, which are None without evaluation."""
-        train, val, test = scores
-        if metric in ACCURACIES:
-            return cls(epoch, loss, train, val, test, seconds, dollars)
-        record = cls(epoch, loss, None, None, None, seconds, dollars)
-        if metric == "loss":
-            return dataclasses.replace(record, train_loss=train, val_loss=val, test_loss=test)
-        judge = None if train is None else metric
-        return dataclasses.replace(record, metric=judge, train_score=train, val_score=val, test_score=test)
+        kind = "accuracy" if metric in ACCURACIES else "loss" if metric == "loss" else "score"
+        given: dict[str, Any] = {f"{mask}_{kind}": score for mask, score in zip(get_args(Mask), scores, strict=True)}
+        if kind == "score" and scores[0] is not None:
+            given["metric"] = metric
+        return dataclasses.replace(cls(epoch, loss, None, None, None, seconds, dollars), **given)
 
     def score(self, mask: Mask) -> float | None:
         """Return the score by the metric of the run; None without evaluation, and for an empty mask."""
@@ -111,17 +106,15 @@ class EpochRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in order, as JSON values; `dollars`, losses and scores only if present."""
-        left_out = {"dollars"} if self.dollars is None else set()
-        left_out |= set(_EVALUATED_LOSSES) if self.train_loss is None else set()
-        left_out |= set(_SCORES) if self.metric is None else set()
+        left_out = {name for group in _OPTIONAL if getattr(self, group[0]) is None for name in group}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
         """Invert `to_dict`; raise ValueError for a missing or unknown field."""
         names = {field.name for field in dataclasses.fields(cls)}
-        absent = {name for group in (_EVALUATED_LOSSES, _SCORES) if group[0] not in fields for name in group}
-        if {*fields, "dollars", *absent} != names:
+        absent = {name for group in _OPTIONAL if group[0] not in fields for name in group}
+        if {*fields, *absent} != names:
             raise ValueError(f"an epoch's record has the fields {sorted(names)}, got {sorted(fields)}")
         return cls(**fields)
 

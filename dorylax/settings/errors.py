@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters other than tabs and line breaks: terminals obey them, and no path holds a NUL."""
 
 
-@final
-class ConfigError(DorylaxError, ValueError):
-    """Invalid settings; the message is one line for the user.
-
-    Attributes:
-        key: The wrong dotted key, `pipeline.staleness`; empty if there is none.
-        problem: The message without its key and place.
-    """
-
-    def __init__(self, message: str, key: str = "", problem: str = "") -> None:
-        super().__init__(message)
-        self.key, self.problem = key, problem or message
-
-    def at(self, place: str) -> ConfigError:
-        """Return a copy of the error that names its place in a file: `run.yaml:3`."""
-        return ConfigError(f"{place}: {self}", self.key, self.problem)
-
-    @classmethod
-    def of(cls, key: str, problem: str) -> ConfigError:
-        """Make an error whose message begins with its key: `pipeline.staleness` and `must be ≥ 0, got -1`."""
-        return cls(f"{key} {problem}" if key else problem, key, problem)
+ConfigError = InputError
+"""Invalid settings; the message is one line for the user."""
 
 
 def shown(value: object) -> str:

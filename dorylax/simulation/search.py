@@ -234,7 +234,7 @@ class Task(NamedTuple):
         """Simulate it with the inputs of earlier simulations; other errors of `simulate` concern other tasks, too."""
         try:
             return simulate(self.scenario, epochs=self.epochs, inputs=inputs)
-        except (ConfigError, ScenarioError) as error:
+        except ConfigError as error:
             return str(error)
 
 

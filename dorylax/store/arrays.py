@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -52,11 +52,6 @@ Raises OSError if a part cannot be written, DorylaxError if a process that holds
 """
 
 
-def copy_parts(parts: Mapping[str, Part], place: str) -> dict[str, Part]:
-    """Copy the parts of another checkpoint into the folder of a new one."""
-    return {name: write_part(place, name, read_part(part)) for name, part in parts.items()}
-
-
 def write_part(place: str, name: str, arrays: Mapping[Any, Any]) -> Part:
     """Write NumPy or JAX arrays into a new file in the folder of a checkpoint.
 
@@ -69,35 +64,27 @@ def write_part(place: str, name: str, arrays: Mapping[Any, Any]) -> Part:
         ValueError: The name of an array's dtype does not identify the dtype (texts, objects, foreign byte orders).
     """
     file = f"{name.replace(' ', '-')}-{secrets.token_hex(4)}.bin"
-    index: list[dict[str, Any]] = []
+    index: dict[Any, dict[str, Any]] = {}
     digest, size = hashlib.sha256(), 0
 
     def fill(stream: BinaryIO) -> None:
         nonlocal size
-        for data in _chunks(arrays.values(), index):
-            stream.write(data)
-            digest.update(data)
-            size += len(data)
+        for key, given in arrays.items():
+            array = np.asarray(given)
+            kind = array.dtype
+            if not (kind.isbuiltin and kind.isnative) or kind.hasobject:
+                raise ValueError(f"an array of dtype {kind} cannot be stored")
+            padding = bytes(-size % _ALIGNMENT)
+            index[key] = {"shape": list(array.shape), "dtype": kind.name, "offset": size + len(padding)}
+            data: Any
+            for data in (padding, np.ascontiguousarray(array).reshape(-1).view(np.uint8)):
+                stream.write(data)
+                digest.update(data)
+                size += len(data)
 
     with contextlib.closing(open_storage(place)) as storage:
         storage.put(file, fill)
-    return Part(place, file, size, digest.hexdigest(), dict(zip(arrays, index, strict=True)))
-
-
-def _chunks(arrays: Iterable[Any], index: list[dict[str, Any]]) -> Iterator[Any]:
-    """Return the bytes of a file of arrays in pieces, and fill its index."""
-    offset = 0
-    for given in arrays:
-        array = np.asarray(given)
-        kind = array.dtype
-        if not (kind.isbuiltin and kind.isnative) or kind.hasobject:
-            raise ValueError(f"an array of dtype {kind} cannot be stored")
-        padding = bytes(-offset % _ALIGNMENT)
-        offset += len(padding)
-        index.append({"shape": list(array.shape), "dtype": kind.name, "offset": offset})
-        offset += array.nbytes
-        yield padding
-        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return Part(place, file, size, digest.hexdigest(), index)
 
 
 def read_part(part: Part) -> dict[Any, np.ndarray]:

@@ -29,6 +29,12 @@ _NO_CREDENTIALS = frozenset(
         *("MetadataRetrievalError", "ProfileNotFound"),
     }
 )
+_PROBLEMS = {
+    "NoRegionError": "AWS needs a region: set {region}, or one in the profile (aws configure)",
+    "InvalidRegionError": "AWS has no region of this name: change {region}",
+    "SSLError": "AWS shows no certificate that this machine trusts: look at its clock, its proxy, AWS_CA_BUNDLE",
+}
+"""Other lasting problems, by the class of the exception."""
 _LOUD = ("boto3", "botocore", "urllib3", "s3transfer")
 _GET_CREDENTIALS = "get valid credentials (aws configure, aws sso login, or the machine's role), then run again"
 
@@ -40,24 +46,22 @@ def lasting_problem(error: Exception, *, region: str = "AWS_REGION") -> RunError
         error: Exception of a request, or of making a client.
         region: Name of the setting of the region, for messages.
     """
-    response = getattr(error, "response", None)
-    if isinstance(response, Mapping) and "Error" in response:
-        code = str(response["Error"].get("Code", "unknown"))
-        if code in _CREDENTIALS:
-            return RunError(f"AWS does not accept the credentials ({code}): {_GET_CREDENTIALS}")
-        return None
+    if (code := code_of(error)) is not None:
+        refused = f"AWS does not accept the credentials ({code}): {_GET_CREDENTIALS}"
+        return RunError(refused) if code in _CREDENTIALS else None
     names = class_names(error)
-    if "NoRegionError" in names:
-        return RunError(f"AWS needs a region: set {region}, or one in the profile (aws configure)")
-    if "InvalidRegionError" in names:
-        return RunError(f"AWS has no region of this name: change {region}")
     if not _NO_CREDENTIALS.isdisjoint(names):
         return RunError(f"AWS needs credentials ({names[0]}): {_GET_CREDENTIALS}")
-    if "SSLError" in names:
-        return RunError(
-            "AWS shows no certificate that this machine trusts: look at its clock, its proxy, AWS_CA_BUNDLE"
-        )
-    return None
+    problem = next((_PROBLEMS[name] for name in names if name in _PROBLEMS), None)
+    return None if problem is None else RunError(problem.format(region=region))
+
+
+def code_of(error: Exception) -> str | None:
+    """Return the code of an error that a service answered; None for other errors."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping) or "Error" not in response:
+        return None
+    return str(response["Error"].get("Code", "unknown"))
 
 
 def class_names(error: Exception) -> list[str]:

@@ -5,7 +5,6 @@ All methods raise OSError if the storage or the disk refuses.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -170,13 +169,6 @@ def check_content(path: Path, expected: Content, shown: str) -> None:
             return
         problem = f"its SHA-256 is {found}, expected {expected.sha256}"
     raise StorageError(f"{shown} is damaged or another file: {problem}", damaged=True)
-
-
-def has_content(path: Path, expected: Content) -> bool:
-    """Whether a file of this machine exists and has the expected content."""
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_size == expected.size and content_of(path) == expected
-    return False
 
 
 def check_name(name: str) -> str:

@@ -135,8 +135,7 @@ class Checkpoints:
         manifest = f"{folder}/{MANIFEST}"
         try:
             place = str(self.path(epochs))
-            every = {(group, name): array for group, named in arrays.items() for name, array in named.items()}
-            own = write_part(place, "arrays", every)
+            own = write_part(place, "arrays", _flat(arrays))
             written = {} if parts is None else parts(place)
             files = {part.file: {"bytes": part.size, "sha256": part.sha256} for part in (own, *written.values())}
             fields = {
@@ -144,7 +143,7 @@ class Checkpoints:
                 "epochs": epochs,
                 "files": files,
                 "own": own.file,
-                "arrays": {group: {name: own.arrays[group, name] for name in named} for group, named in arrays.items()},
+                "arrays": _grouped(own.arrays, arrays),
                 "parts": {name: {"file": part.file, "arrays": part.arrays} for name, part in written.items()},
                 "record": dict(record),
             }
@@ -261,26 +260,23 @@ class Checkpoints:
                 raise InputError(f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
             step = "its content"
             files = {str(name): Content(spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
-            missing = files.keys() - self._found()[epochs]
-            if missing:
+            if missing := files.keys() - self._found()[epochs]:
                 return f"{min(missing)} is missing"
+
+            def part(file: str, index: Mapping[Any, Any]) -> Part:
+                return Part(str(place), file, *files[file], dict(index))
+
             if schema < SCHEMA:
                 arrays, manifest = old_checkpoints.read(self._storage, folder, files)
             else:
-                index, own = manifest["arrays"], manifest["own"]
-                entries = {(group, name): entry for group, of in index.items() for name, entry in of.items()}
-                read = read_part(Part(str(place), own, *files[own], entries))
-                arrays = {group: {name: read[group, name] for name in of} for group, of in index.items()}
-            others = {
-                str(name): Part(str(place), entry["file"], *files[entry["file"]], dict(entry["arrays"]))
-                for name, entry in manifest.get("parts", {}).items()
-            }
+                index = manifest["arrays"]
+                arrays = _grouped(read_part(part(manifest["own"], _flat(index))), index)
+            others = {str(name): part(one["file"], one["arrays"]) for name, one in manifest.get("parts", {}).items()}
             if manifest["epochs"] != epochs:
                 return f"it is of {manifest['epochs']} epochs, not of {epochs}: its folder was renamed"
             if parts and others:
-                joined = arrays.setdefault(PARTS_GROUP, {})
-                for part in others.values():
-                    joined |= read_part(part)
+                for one in others.values():
+                    arrays.setdefault(PARTS_GROUP, {}).update(read_part(one))
                 others = {}
             return Checkpoint(place, epochs, arrays, manifest["record"], others)
         except InputError:
@@ -308,6 +304,14 @@ class Checkpoints:
 def trial_name() -> str:
     """Return a new name of a temporary file, by which processes find out whether they see the same place."""
     return temporary_path(Path("trial")).name
+
+
+def _flat(groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+    return {(group, name): value for group, of in groups.items() for name, value in of.items()}
+
+
+def _grouped(flat: Mapping[Any, Any], groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {group: {name: flat[group, name] for name in of} for group, of in groups.items()}
 
 
 def _name(number: int) -> str:

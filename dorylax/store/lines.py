@@ -14,19 +14,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dorylax.store.digest import unsealed
-from dorylax.store.durable import open_in_place, sync_file
+from dorylax.store.durable import open_in_place, sync_file, write_file
 from dorylax.store.run_directory import REMEDY, RunDirectoryError, access, check_schema, damaged_file, read_json
 
 T = TypeVar("T")
+Records = Iterable[Mapping[str, Any]]
+"""Fields of records, without NaN and infinity, which raise ValueError."""
 
 
-def append_lines(path: Path, schema: int, fields: Iterable[Mapping[str, Any]]) -> None:
-    """Append lines of strict JSON to a file of a run, which is no symbolic link, and hand them to the operating system.
+def write_lines(path: Path, schema: int, records: Records) -> None:
+    """Write or replace a file of lines."""
+    with access("the run directory", "written"):
+        write_file(path, _text(schema, records))
 
-    Raises:
-        ValueError: A value is NaN or infinite.
-    """
-    text = "".join(line_of(schema, one) for one in fields)
+
+def append_lines(path: Path, schema: int, records: Records) -> None:
+    """Append lines to a file, which is no symbolic link, and hand them to the operating system."""
+    text = _text(schema, records)
     with (
         access(path, "written"),
         os.fdopen(open_in_place(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w") as file,
@@ -34,9 +38,8 @@ def append_lines(path: Path, schema: int, fields: Iterable[Mapping[str, Any]]) -
         file.write(text)
 
 
-def line_of(schema: int, fields: Mapping[str, Any]) -> str:
-    """Return a line of strict JSON with a schema number, in ASCII."""
-    return json.dumps({"schema": schema, **fields}, allow_nan=False) + "\n"
+def _text(schema: int, records: Records) -> str:
+    return "".join(json.dumps({"schema": schema, **fields}, allow_nan=False) + "\n" for fields in records)
 
 
 def sync_lines(path: Path) -> None:
@@ -45,12 +48,7 @@ def sync_lines(path: Path) -> None:
         sync_file(path)
 
 
-def read_lines(
-    path: Path,
-    schema: int,
-    parse: Callable[[Mapping[str, Any]], T],
-    remedy: str = REMEDY,
-) -> list[tuple[str, T]]:
+def read_lines(path: Path, schema: int, parse: Callable[[Mapping[str, Any]], T], remedy: str = REMEDY) -> list[T]:
     """Read a file of lines, without a last line that lacks its newline: its process was killed while writing.
 
     The file of a run that has ended must have the SHA-256 in the summary; lines of earlier versions have a digest each.
@@ -60,9 +58,6 @@ def read_lines(
         schema: Newest schema of its lines.
         parse: Returns the record of a line from its fields; ValueError, KeyError, AttributeError and TypeError are damage.
         remedy: For `damaged_file`.
-
-    Returns:
-        Each line with its record.
     """
     with access(path, "read"):
         content = path.read_bytes()
@@ -72,14 +67,14 @@ def read_lines(
         sealed_as = read_json(summary).get("files", {}).get(path.name) if summary.is_file() else None
     if sealed_as not in (None, {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}):
         raise damaged_file(path, "it does not have the SHA-256 in summary.json", remedy)
-    found: list[tuple[str, T]] = []
+    found: list[T] = []
     try:
         for line in content.decode().split("\n")[:-1]:
             fields = json.loads(line)
             check_schema(f"{path}, line {len(found) + 1},", fields["schema"], schema)
             fields = unsealed(fields, without=schema)
             del fields["schema"]
-            found.append((line, parse(fields)))
+            found.append(parse(fields))
     except UnicodeDecodeError as error:
         raise damaged_file(path, error, remedy) from error
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:

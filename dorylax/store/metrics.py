@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import final
 
 from dorylax.runs.result import EpochRecord, TrainResult
-from dorylax.store.lines import append_lines, line_of, read_lines, sync_lines
-from dorylax.store.run_directory import RunDirectory, damaged_file, write_text
+from dorylax.store.lines import append_lines, read_lines, sync_lines, write_lines
+from dorylax.store.run_directory import RunDirectory, damaged_file
 
 SCHEMA = 4
 
@@ -27,8 +27,7 @@ class MetricsWriter:
 
     def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
         """Rewrite the file up to the first epoch to come."""
-        lines = (line_of(SCHEMA, record.to_dict()) for record in self._history if record.epoch < first_epoch)
-        write_text(self._path, "".join(lines))
+        write_lines(self._path, SCHEMA, (one.to_dict() for one in self._history if one.epoch < first_epoch))
 
     def epoch(self, record: EpochRecord) -> None:
         """Append a line."""
@@ -53,7 +52,7 @@ def read(path: Path) -> list[EpochRecord]:
     Raises:
         RunDirectoryError: The file cannot be read, is damaged, lacks an epoch, or has a newer schema.
     """
-    records = [record for _, record in read_lines(path, SCHEMA, EpochRecord.from_dict)]
+    records = read_lines(path, SCHEMA, EpochRecord.from_dict)
     for number, record in enumerate(records):
         if record.epoch != number:
             raise damaged_file(path, f"line {number + 1}: it is of epoch {record.epoch}, not {number}")

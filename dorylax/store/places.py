@@ -15,10 +15,10 @@ from dorylax.store.base import (
     Content,
     Location,
     Storage,
+    StorageError,
     Writable,
     check_content,
     check_name,
-    has_content,
     parse_place,
 )
 from dorylax.store.durable import is_temporary, make_folder, remove_file, remove_folder, remove_leftovers, write_file
@@ -133,7 +133,10 @@ def local_copies(storage: Storage, stored: str, files: Mapping[str, Content], fo
         there, path = f"{stored}/{name}" if stored else name, folder / check_name(name)
         if isinstance(storage, LocalStorage):
             check_content(storage.path(there), content, str(storage.path(there)))
-        elif not has_content(path, content):  # or damaged since: the download replaces it
+            continue
+        try:
+            check_content(path, content, str(path))
+        except (FileNotFoundError, StorageError):  # not copied yet, or damaged since
             make_folder(path.parent)
             remove_leftovers(path.parent)
             storage.fetch(there, path, content)

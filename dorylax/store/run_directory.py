@@ -48,6 +48,10 @@ REMEDY = (
     "again)"
 )
 """Remedy for damaged files that a resumed run writes again."""
+_EDITED = (
+    "undo the edit, or go on with the run by the same command and settings with --resume, which writes it anew; to train "
+    "with other settings, give a copy of it by --config"
+)
 FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "summary.json", "trace.json")
 """Names of the files of a run, apart from its lock and checkpoints."""
 
@@ -69,8 +73,17 @@ class RunDirectoryError(DorylaxError, RuntimeError):
 
 
 def damaged_file(path: Path, reason: object, remedy: str = REMEDY) -> RunDirectoryError:
-    """Return the error of a damaged file; by default a resumed run rewrites it from its checkpoint."""
+    """Return the error of a damaged file."""
     return RunDirectoryError(f"{path} is damaged ({one_line(reason)}): {remedy}", damaged=True)
+
+
+@contextlib.contextmanager
+def access(what: object, done: str) -> Iterator[None]:
+    """Turn errors of the file system into RunDirectoryError."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(f"{what} cannot be {done}: {error}", refused=True) from error
 
 
 @final
@@ -116,9 +129,8 @@ class RunDirectory:
         try:
             str(run.path.absolute()).encode()
         except UnicodeEncodeError:  # JSON cannot hold it
-            raise RunDirectoryError(
-                f"the path of a run directory must be UTF-8, got {str(run.path.absolute())!r}"
-            ) from None
+            shown = repr(str(run.path.absolute()))
+            raise RunDirectoryError(f"the path of a run directory must be UTF-8, got {shown}") from None
         with access("the run directory", "read"):
             names = os.listdir(run.path) if run.path.is_dir() else []
         if all(durable.is_temporary(name) or name == LOCK for name in names):
@@ -128,7 +140,7 @@ class RunDirectory:
                 f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
             )
         try:
-            there = run.config
+            changed = differences(run.config, _plain(config))
         except RunDirectoryError as error:
             if not (error.damaged and resume and run._known_by_its_checkpoint()):
                 raise
@@ -139,7 +151,6 @@ class RunDirectory:
                 stacklevel=2,
             )
             return run
-        changed = differences(there, _plain(config))
         if changed.keys() - set(free):
             raise RunDirectoryError(
                 f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
@@ -162,12 +173,19 @@ class RunDirectory:
             config: As for `claim`.
             environment: Description of this process (`dorylax.environment`).
         """
+        content = {"schema": SCHEMA, **_plain(config)}
+        # The digest is in a comment, so that copies of the file serve as --config.
+        text = (
+            f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
+            f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
+        )
         where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
-        fields = {"schema": SCHEMA, **environment, **where, "started": now()}
         with access("the run directory", "written"):
             durable.make_folder(self.path)
-            durable.write_file(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
-            durable.write_json(self.environment_path, sealed(fields))
+            durable.write_file(self.config_path, text)
+            durable.write_json(
+                self.environment_path, sealed({"schema": SCHEMA, **environment, **where, "started": now()})
+            )
 
     def _known_by_its_checkpoint(self) -> bool:
         """Whether a damaged configuration is one of ours, whose run a checkpoint describes."""
@@ -188,22 +206,15 @@ class RunDirectory:
             if written is not None and (not isinstance(content, dict) or written[1] != digest_of(content)):
                 raise ValueError("its digest is of other values")
         except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:  # JSON holds no dates
-            raise RunDirectoryError(
-                f"{self.config_path} is not as it was written ({one_line(error)}): undo the edit, or go on with the run by "
-                "the same command and settings with --resume, which writes it anew; to train with other settings, give a "
-                "copy of it by --config",
-                damaged=True,
-            ) from error
-        return upgraded(_checked(content, self.config_path))
+            problem = f"{self.config_path} is not as it was written ({one_line(error)})"
+            raise RunDirectoryError(f"{problem}: {_EDITED}", damaged=True) from error
+        return upgraded(_without_schema(content, self.config_path))
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """The results in summary.json; None while the run has not ended."""
-        if not self.summary_path.is_file():
-            return None
-        content = read_json(self.summary_path)
-        content.pop("files", None)
-        return content
+        content = read_json(self.summary_path) if self.summary_path.is_file() else None
+        return None if content is None else {name: value for name, value in content.items() if name != "files"}
 
     @property
     def complete(self) -> bool:
@@ -228,13 +239,12 @@ class RunDirectory:
 
         A file that has moved together with the run is found in its new place.
         """
-        try:
+        places: tuple[str, ...] = ()
+        with contextlib.suppress(RunDirectoryError, KeyError, TypeError):  # damaged, or of an earlier version
             then = self.environment
             there = os.path.join(then["started_in"], file)
-            moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, then["directory"]))
-        except (RunDirectoryError, KeyError, TypeError):  # damaged, or of an earlier version
-            return file
-        return next((path for path in (there, moved) if os.path.exists(path)), file)
+            places = (there, os.path.normpath(self.path.absolute() / os.path.relpath(there, then["directory"])))
+        return next(filter(os.path.exists, places), file)
 
     def write_summary(self, fields: Mapping[str, Any]) -> None:
         """Write summary.json, the last file of a run, which marks it as complete; it seals the files of lines."""
@@ -278,30 +288,15 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
+def _check_no_file(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise RunDirectoryError(f"{path} is a file: choose another run directory")
+
+
 def free_name(path: Path) -> Path:
     """Return an unused path next to a directory: `run-2`, say."""
     names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(name for name in names if not name.exists())
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write or replace a file of a run."""
-    with access("the run directory", "written"):
-        durable.write_file(path, text)
-
-
-@contextlib.contextmanager
-def access(what: object, done: str) -> Iterator[None]:
-    """Turn errors of the file system into RunDirectoryError."""
-    try:
-        yield
-    except OSError as error:
-        raise RunDirectoryError(f"{what} cannot be {done}: {error}", refused=True) from error
-
-
-def _check_no_file(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        raise RunDirectoryError(f"{path} is a file: choose another run directory")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -313,7 +308,14 @@ def read_json(path: Path) -> dict[str, Any]:
             content = unsealed(content, without=SCHEMA)
     except (ValueError, RecursionError) as error:
         raise damaged_file(path, error) from error
-    return _checked(content, path)
+    return _without_schema(content, path)
+
+
+def _without_schema(content: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
+    check_schema(str(path), content.pop("schema"), SCHEMA)
+    return content
 
 
 def check_schema(what: str, schema: Any, newest: int) -> None:
@@ -322,22 +324,6 @@ def check_schema(what: str, schema: Any, newest: int) -> None:
         raise RunDirectoryError(
             f"{what} has schema {schema}, this version of dorylax reads up to {newest}: update dorylax"
         )
-
-
-def _checked(content: Any, path: Path) -> dict[str, Any]:
-    """Return the content without its schema number."""
-    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
-        raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
-    check_schema(str(path), content.pop("schema"), SCHEMA)
-    return content
-
-
-def _config_text(content: Mapping[str, Any]) -> str:
-    """Return the text of config.yaml. Its digest is in a comment, so that copies of the file serve as --config."""
-    return (
-        f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
-        f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
-    )
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

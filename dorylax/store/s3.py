@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import Any, BinaryIO, final
 
-from dorylax.store.aws import class_names, lasting_problem, s3_client
+from dorylax.store.aws import class_names, code_of, lasting_problem, s3_client
 from dorylax.store.base import Location, Storage, StorageError, Writable, check_name
 from dorylax.store.durable import is_temporary
 
@@ -62,19 +63,19 @@ class S3Storage(Storage):
 
     def put(self, name: str, content: Writable) -> None:
         """See `Storage`. A function writes into a temporary file first."""
-        place = self._object(name)
-        if isinstance(content, bytes):
-            with self._asking(name):
-                self._client.put_object(**place, Body=content)
-        elif isinstance(content, Path):
-            with content.open("rb") as file, self._asking(name):
-                self._client.upload_fileobj(file, *place.values())
-        else:
-            with tempfile.TemporaryFile(prefix="dorylax-upload-") as file:
+        place = self._object(name).values()
+        with contextlib.ExitStack() as stack:
+            file: BinaryIO
+            if isinstance(content, bytes):
+                file = io.BytesIO(content)
+            elif isinstance(content, Path):
+                file = stack.enter_context(content.open("rb"))
+            else:
+                file = stack.enter_context(tempfile.TemporaryFile(prefix="dorylax-upload-"))
                 content(file)
                 file.seek(0)
-                with self._asking(name):
-                    self._client.upload_fileobj(file, *place.values())
+            with self._asking(name):
+                self._client.upload_fileobj(file, *place)
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -106,27 +107,27 @@ class S3Storage(Storage):
             raise self._problem(f"{self.url}/{name}".rstrip("/"), error) from None
 
     def _problem(self, url: str, error: Exception) -> OSError:
-        if (lasting := lasting_problem(error)) is not None:
-            return StorageError(f"{url}: {lasting}")
-        response = getattr(error, "response", None)
-        if not isinstance(response, Mapping) or "Error" not in response:
-            return StorageError(
-                f"{url}: S3 cannot be reached ({type(error).__name__}): is there a network, and is the region right?"
-            )
-        code = str(response["Error"].get("Code", "unknown"))
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code == "NoSuchBucket":
-            return StorageError(f"{url}: there is no bucket {self._location.bucket}: make one, or name another")
+        code = code_of(error)
         if code in _MISSING:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-        if code in _DENIED:
-            return StorageError(
-                f"{url}: S3 refuses ({code}): the credentials must allow s3:ListBucket on the bucket, and "
-                "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix"
+        answer: Any = {} if code is None else getattr(error, "response", {})
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if (lasting := lasting_problem(error)) is not None:
+            reason = str(lasting)
+        elif code is None:
+            reason = f"S3 cannot be reached ({type(error).__name__}): is there a network, and is the region right?"
+        elif code == "NoSuchBucket":
+            reason = f"there is no bucket {self._location.bucket}: make one, or name another"
+        elif code in _DENIED:
+            reason = (
+                f"S3 refuses ({code}): the credentials must allow s3:ListBucket on the bucket, and s3:GetObject, "
+                "s3:PutObject and s3:DeleteObject below the prefix"
             )
-        if status >= _SERVER_ERROR or code in ("SlowDown", "RequestTimeout"):
-            return StorageError(f"{url}: S3 cannot do this now ({code}): run again")
-        return StorageError(f"{url}: S3 refuses ({code}, HTTP status {status})")
+        elif status >= _SERVER_ERROR or code in ("SlowDown", "RequestTimeout"):
+            reason = f"S3 cannot do this now ({code}): run again"
+        else:
+            reason = f"S3 refuses ({code}, HTTP status {status})"
+        return StorageError(f"{url}: {reason}")
 
 
 def _in_temporary(name: str) -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from dorylax.errors import RunWarning
-from dorylax.store.lines import append_lines, read_lines, sync_lines
-from dorylax.store.run_directory import RunDirectoryError, damaged_file, write_text
+from dorylax.store.lines import append_lines, read_lines, sync_lines, write_lines
+from dorylax.store.run_directory import RunDirectoryError, damaged_file
 
 SCHEMA = 2
 _REMEDY = "it cannot be written again, and nothing is computed from it"
@@ -128,6 +128,9 @@ class Loss:
     recovery_seconds: float
 
 
+_KINDS = {record.kind: record for record in (GraphServerMetrics, ParameterServerMetrics)}
+
+
 def to_dict(one: ServerMetrics) -> dict[str, Any]:
     """Return the fields and the kind as JSON values."""
     return {"kind": one.kind, **dataclasses.asdict(one)}
@@ -142,10 +145,9 @@ def from_dict(fields: Mapping[str, Any]) -> ServerMetrics:
     """
     given = dict(fields)
     kind = given.pop("kind", None)
-    for record in (GraphServerMetrics, ParameterServerMetrics):
-        if record.kind == kind:
-            return record(**given)
-    raise ValueError(f"kind must be graph or parameter, got {kind!r}")
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be graph or parameter, got {kind!r}")
+    return _KINDS[kind](**given)
 
 
 @final
@@ -162,17 +164,17 @@ class ServersWriter:
         self._path = path
         if not path.exists():
             return
-        kept: list[str] = []
+        found: list[ServerMetrics] = []
         try:
-            lines = _lines(path)
-            if lines and lines[-1][1].epoch < epochs - 1:
+            found = read(path)
+            if found and found[-1].epoch < epochs - 1:
                 raise damaged_file(path, f"it has no line of epoch {epochs - 1}", _REMEDY)
-            kept = [text + "\n" for text, one in lines if one.epoch < epochs]
         except RunDirectoryError as error:
             if error.refused:
                 raise
+            found = []
             warnings.warn(f"{error}. It begins anew with epoch {epochs}", RunWarning, stacklevel=2)
-        write_text(path, "".join(kept))
+        write_lines(path, SCHEMA, (to_dict(one) for one in found if one.epoch < epochs))
 
     def write(self, servers: Sequence[ServerMetrics]) -> None:
         """Append the lines of an epoch."""
@@ -191,21 +193,17 @@ def read(path: Path) -> list[ServerMetrics]:
     Raises:
         RunDirectoryError: The file cannot be read, is damaged, lacks a line, or has a newer schema.
     """
-    return [one for _, one in _lines(path)]
-
-
-def _lines(path: Path) -> list[tuple[str, ServerMetrics]]:
-    """Return each line of whole epochs with its record."""
     found = read_lines(path, SCHEMA, from_dict, remedy=_REMEDY)
-    first = found[0][1].epoch if found else 0
+    lines = [(one.epoch, f"{one.kind} server {one.server}") for one in found]
     servers: list[str] = []  # of the first epoch
-    for number, (_, one) in enumerate(found):
-        name = f"{one.kind} server {one.server}"
-        if number == len(servers) and one.epoch == first and name not in servers:
-            servers.append(name)
-            continue
-        epoch, place = divmod(number, len(servers))
-        if (one.epoch, name) != (first + epoch, servers[place]):
-            due = f"{servers[place]} in epoch {first + epoch}"
-            raise damaged_file(path, f"line {number + 1}: it is of {name} in epoch {one.epoch}, not {due}", _REMEDY)
-    return found[: len(found) - len(found) % len(servers)] if servers else []
+    for epoch, name in lines:
+        if epoch != lines[0][0] or name in servers:
+            break
+        servers.append(name)
+    for number, (epoch, name) in enumerate(lines):
+        later, place = divmod(number, len(servers))
+        due = lines[0][0] + later, servers[place]
+        if (epoch, name) != due:
+            wrong = f"line {number + 1}: it is of {name} in epoch {epoch}, not {due[1]} in epoch {due[0]}"
+            raise damaged_file(path, wrong, _REMEDY)
+    return found[: len(found) - len(found) % max(1, len(servers))]

@@ -50,18 +50,18 @@ class TraceFile:
         size: Its number of bytes.
     """
 
-    def __init__(self, path: Path, descriptor: int, size: int) -> None:
+    def __init__(self, path: Path, flags: int, size: int) -> None:
         self.path, self.size = path, size
-        self._descriptor = descriptor
+        self._file = os.fdopen(open_in_place(path, os.O_RDWR | flags), "r+b", buffering=0)
 
     @classmethod
     def create(cls, path: Path) -> TraceFile:
         """Make a trace without events; it replaces an existing one."""
-        file = cls(path, open_in_place(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), len(_HEAD + _TAIL))
+        file = cls(path, os.O_CREAT | os.O_TRUNC, len(_HEAD + _TAIL))
         try:
             file._put(_HEAD + _TAIL, 0)
         except BaseException:
-            file._give_up()
+            file._file.close()
             with contextlib.suppress(OSError):
                 path.unlink()
             raise
@@ -77,11 +77,11 @@ class TraceFile:
         names, marks, end = _kept(path, epochs)
         if not end:
             return cls.create(path), [], []
-        file = cls(path, open_in_place(path, os.O_RDWR), end + len(_TAIL))
+        file = cls(path, 0, end + len(_TAIL))
         try:
             file._end_at(end)
         except BaseException:
-            file._give_up()
+            file._file.close()
             raise
         return file, names, marks
 
@@ -103,30 +103,23 @@ class TraceFile:
 
     def sync(self) -> None:
         """Flush the file to disk."""
-        os.fsync(self._descriptor)
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Flush the file to disk and close it, even if the flush fails. A second call does nothing."""
-        if self._descriptor < 0:
-            return
-        try:
-            self.sync()
-        finally:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
+        if not self._file.closed:
+            with self._file:
+                self.sync()
 
     def _end_at(self, place: int) -> None:
         """End the file at a place with the closing bracket, which comes first: there is room for it, even on a full disk."""
         self._put(_TAIL, place)
-        os.ftruncate(self._descriptor, place + len(_TAIL))
+        self._file.truncate(place + len(_TAIL))
 
     def _put(self, content: bytes, place: int) -> None:
         left = memoryview(content)
         while left:
-            written = os.pwrite(self._descriptor, left, place)
+            written = os.pwrite(self._file.fileno(), left, place)
             left, place = left[written:], place + written
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
 from dorylax.jax_internals import Var, is_literal
 from dorylax.ops.primitives.operator import OPERATORS
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import Step
@@ -46,19 +46,6 @@ _MOST_TRIED = 256
 """Approximate number of plans to compare: a deep model has many, and examining one takes milliseconds."""
 _ONCE_COST = 0.1
 """Weight of the work before training relative to the work of an epoch."""
-
-
-@final
-class NotStreamedError(DorylaxError, ValueError):
-    """A run cannot be streamed: its model or data do not allow it, or the memory is too small even for that.
-
-    Attributes:
-        missing: Minimum number of bytes that the budget lacks; 0 if the budget is not the reason.
-    """
-
-    def __init__(self, text: str, missing: int = 0) -> None:
-        super().__init__(text)
-        self.missing = missing
 
 
 def unit_rows(*programs: SplitModel) -> tuple[int, int]:
@@ -121,8 +108,8 @@ def lay_out(
             they may not.
 
     Raises:
-        NotStreamedError: The program returns a value other than one row per vertex.
-        NotStreamedError: The budget is too small.
+        SplitError: The program returns a value other than one row per vertex.
+        SplitError: The budget is too small.
     """
     traced = program.traced
     found = [atom for atom in traced.step.jaxpr.outvars if not is_literal(atom)]
@@ -131,7 +118,7 @@ def lay_out(
     for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
         kind = None if is_literal(atom) else types[atom]
         if isinstance(kind, Rows) and (output.role != "output" or kind.space != "vertex"):
-            raise NotStreamedError(
+            raise SplitError(
                 f"{traced.name} gives {output.role} {output.name} for every {kind.space}, which cannot be streamed: "
                 "train it with more memory (single.memory_limit), or on hosts (pipeline.hosts)"
             )
@@ -223,7 +210,7 @@ class _Planner:
             smaller = self._smaller(choice, plan, getattr(plan, which), number, need)
             if smaller is None:
                 name, left = self._program.traced.name, max(0, budget)
-                raise NotStreamedError(
+                raise SplitError(
                     f"{name} takes {need:,} bytes where it takes least, and {left:,} are left", missing=need - budget
                 )
             choice = smaller

@@ -6,13 +6,14 @@ import contextlib
 import errno
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple, final
+from typing import NamedTuple, NoReturn
 
 import click
 
 from dorylax.errors import DorylaxError
 from dorylax.near_matches import choose, close
 from dorylax.signals import Terminated, terminations
+from dorylax.terminal.output import print_error
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1
@@ -24,13 +25,10 @@ _LOWER = "lower model.hidden_features, model.heads or model.num_layers, or take 
 _UNMAPPED = "failed to map segment from shared object"  # the dynamic linker's words
 
 
-@final
-class CommandError(DorylaxError):
-    """Ends a command with a text for standard error and an exit code."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.code = code
+def stop(text: str, code: int) -> NoReturn:
+    """End a command with a text for standard error and an exit code."""
+    print_error(text)
+    raise click.exceptions.Exit(code)
 
 
 @contextlib.contextmanager
@@ -38,14 +36,14 @@ def told_if_interrupted(text: str) -> Iterator[None]:
     """End the command on Ctrl-C and SIGTERM with a text about its files and the way to continue.
 
     Raises:
-        CommandError: A signal arrived.
+        click.exceptions.Exit: A signal arrived.
     """
     try:
         with terminations():
             yield
     except KeyboardInterrupt as error:
         code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        raise CommandError(f"interrupted: {text}", code) from None
+        stop(f"interrupted: {text}", code)
 
 
 class Explained(NamedTuple):

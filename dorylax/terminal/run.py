@@ -21,7 +21,7 @@ from typing import Any, TextIO
 import click
 
 from dorylax.signals import Terminated, hang_up_terminates
-from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError, explain
+from dorylax.terminal.failures import INTERRUPTED, TERMINATED, explain
 from dorylax.terminal.output import print_error
 
 _AGAIN_SECONDS = 0.01
@@ -59,9 +59,6 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
-    except CommandError as failure:
-        print_error(str(failure))
-        return failure.code
     except (click.Abort, KeyboardInterrupt) as error:
         print_error("interrupted")
         # click raises Abort from it.

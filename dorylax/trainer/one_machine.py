@@ -23,7 +23,6 @@ from dorylax.machine import Limit
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer.footprint.of_trainer import estimate_trainer
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import Forward
@@ -119,15 +118,15 @@ class OneMachine:
         """Make the run stream; if that is impossible, note a refusal that starts with `otherwise` and gives the reason."""
         try:
             if self._single.only_in_memory:
-                raise NotStreamedError(self._single.only_in_memory)
+                raise SplitError(self._single.only_in_memory)
             if not self._row_outputs:
-                raise NotStreamedError(f"{self._parts.name} returns something that has no row per vertex")
+                raise SplitError(f"{self._parts.name} returns something that has no row per vertex")
             if limit is None:
-                raise NotStreamedError("this system does not say how much memory there is: give single.memory_limit")
+                raise SplitError("this system does not say how much memory there is: give single.memory_limit")
             self._streamed = StreamedRun(
                 self._parts, data, self._spec, self._functions.objective, limit=limit, scratch=self._scratch
             )
-        except (SplitError, NotStreamedError) as error:
+        except SplitError as error:
             self._refusal = f"{' '.join([otherwise, 'cannot be streamed from disk', *more])}: {error}"
 
     @cached_property

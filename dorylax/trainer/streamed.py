@@ -24,6 +24,7 @@ from dorylax.graph.mapped import mapping_of
 from dorylax.machine import Limit, cores, resident_bytes
 from dorylax.metrics.evaluation import Evaluated, evaluate, evaluation_of_rows
 from dorylax.own_folder import OwnFolder
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
@@ -32,7 +33,7 @@ from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import NotStreamedError, lay_out, units_for
+from dorylax.streaming.residency import lay_out, units_for
 from dorylax.streaming.spare import give_back_freed_memory
 from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
@@ -95,14 +96,14 @@ def plan_within(room: int, plan: Callable[[bool, bool], Plan], folder: Path) -> 
         folder: Folder on the disk, for the error message.
 
     Raises:
-        SplitError, NotStreamedError: As for `plan`; or no plan fits on the disk.
+        SplitError: As for `plan`; or no plan fits on the disk.
     """
     for hoists, keeps_apart in itertools.product((True, False), repeat=2):
         found = plan(hoists, keeps_apart)
         needed = found.layouts.training.scratch_bytes
         if needed <= room:
             return found
-    raise NotStreamedError(
+    raise SplitError(
         f"an epoch takes {needed / 2**30:,.1f} GiB of files in {folder}, whose disk has {room / 2**30:,.1f} GiB free: make "
         "room, or choose another disk (single.scratch)"
     )
@@ -144,7 +145,7 @@ def lay_out_both(
         labelled_edges: As for `lay_out`, for training.
 
     Raises:
-        NotStreamedError: A program cannot be streamed, or not within the limit; the message gives the minimum.
+        SplitError: A program cannot be streamed, or not within the limit; the message gives the minimum.
     """
     # One thread more than there are cores, since a thread waiting for XLA does not compute.
     options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores() + 1}
@@ -160,7 +161,7 @@ def lay_out_both(
     while True:
         try:
             found = within(enough)
-        except NotStreamedError as error:
+        except SplitError as error:
             if not error.missing:
                 raise
             enough += math.ceil(error.missing / (1 - _KEPT_BY_ALLOCATORS))
@@ -168,7 +169,7 @@ def lay_out_both(
         else:
             break
     if enough > limit:
-        raise NotStreamedError(
+        raise SplitError(
             f"{pair.training.traced.name} takes {enough // _MIB} MiB on these data, of which the process itself takes "
             f"{(base + _COMPILED) // _MIB} MiB, and may have {limit // _MIB} MiB: raise the limit "
             f"(single.memory_limit={enough // _MIB}MiB), or make the model narrower"
@@ -190,7 +191,7 @@ class StreamedRun:
 
     Raises:
         SplitError: The model cannot be split.
-        NotStreamedError: The data or the model cannot be streamed, or not within the limit, or the disk is too small.
+        SplitError: The data or the model cannot be streamed, or not within the limit, or the disk is too small.
     """
 
     def __init__(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, final, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from dorylax.errors import DorylaxError
 from dorylax.serverless.task import TensorResult, TensorTask
-
-InvokeReason = Literal["died", "timeout", "refused", "throttled"]
 
 
 @runtime_checkable
@@ -22,7 +19,7 @@ class Backend(Protocol):
             attempt: Number of the attempt, from 0.
 
         Raises:
-            TaskFailedError: The worker failed. The caller may retry; later and with fewer concurrent calls if `throttled`.
+            TaskFailedError: The worker failed. The caller may retry; later and with fewer concurrent calls if "throttled".
             RunError: The stage failed; a retry would fail, too. Stages in this process raise their own exceptions.
         """
         ...
@@ -35,7 +32,7 @@ class Backend(Protocol):
             queue. None: the configured limit holds.
 
         Raises:
-            InvokeError: A worker could not be started.
+            TaskFailedError: A worker could not be started.
         """
         ...
 
@@ -60,7 +57,7 @@ class Invoker(Protocol):
             Encoded `wire.Answer`.
 
         Raises:
-            InvokeError: The call failed. The caller may retry.
+            TaskFailedError: The call failed. The caller may retry.
             Exception: The call failed for good; the text is for the user.
         """
         ...
@@ -72,7 +69,7 @@ class Invoker(Protocol):
             See `Backend.warm`.
 
         Raises:
-            InvokeError: A sandbox could not be started.
+            TaskFailedError: A sandbox could not be started.
             Exception: See `invoke`.
         """
         ...
@@ -80,17 +77,3 @@ class Invoker(Protocol):
     def close(self) -> None:
         """Stop all sandboxes. A second call does nothing."""
         ...
-
-
-@final
-class InvokeError(DorylaxError, RuntimeError):
-    """A failed call of the handler.
-
-    Attributes:
-        reason: "died" for a dead sandbox, "timeout" for a late one, "refused" for a call that did not start, "throttled"
-            for one refused because of too many concurrent calls.
-    """
-
-    def __init__(self, reason: InvokeReason, text: str) -> None:
-        self.reason = reason
-        super().__init__(text)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 T = TypeVar("T")
 Request = tuple[Callable[[], Any], Future[Any]]
@@ -51,7 +51,7 @@ class Callers:
         """Run a function in the next free thread.
 
         Raises:
-            InvokeError: The pool is closed, or the system cannot start a thread.
+            TaskFailedError: The pool is closed, or the system cannot start a thread.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -67,7 +67,7 @@ class Callers:
         """Start all threads, and run a function in each.
 
         Raises:
-            InvokeError: See `submit`.
+            TaskFailedError: See `submit`.
         """
         with self._changed:
             self.refuse_if_closed()
@@ -81,7 +81,7 @@ class Callers:
         return futures
 
     def refuse_if_closed(self) -> None:
-        """Raise InvokeError if the pool is closed."""
+        """Raise TaskFailedError if the pool is closed."""
         if self._closed:
             raise self._refusal()
 
@@ -113,7 +113,7 @@ class Callers:
         try:
             thread.start()
         except RuntimeError as error:
-            raise InvokeError("refused", f"{error} for a call: lower tensor.workers") from None
+            raise TaskFailedError(f"{error} for a call: lower tensor.workers", "refused") from None
         self._queues.append(queue)
         self._threads.append(thread)
 
@@ -146,5 +146,5 @@ class Callers:
         else:
             future.set_exception(raised)
 
-    def _refusal(self) -> InvokeError:
-        return InvokeError("refused", f"{self._name} are closed: events must come before that")
+    def _refusal(self) -> TaskFailedError:
+        return TaskFailedError(f"{self._name} are closed: events must come before that", "refused")

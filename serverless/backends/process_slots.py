@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.callers import Callers
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _GRACE_SECONDS = 2.0
@@ -26,7 +26,7 @@ class Sandboxed(Protocol):
     """Sandbox: one process, or several related ones, that runs the handler.
 
     One thread starts, calls, and ends the sandbox. Other threads may only `terminate`, `kill`, or `wait`, and may `end` it
-    after that thread has ended. A sandbox has ended once a method raises an InvokeError.
+    after that thread has ended. A sandbox has ended once a method raises an TaskFailedError.
     """
 
     @property
@@ -42,7 +42,8 @@ class Sandboxed(Protocol):
         """Wait until the sandbox accepts events.
 
         Raises:
-            InvokeError: If the sandbox dies, cannot be set up, or takes longer than `timeout` seconds after its placement.
+            TaskFailedError: If the sandbox dies, cannot be set up, or takes longer than `timeout` seconds after its
+                placement.
         """
         ...
 
@@ -50,7 +51,7 @@ class Sandboxed(Protocol):
         """Send an event and wait for the encoded `Answer`.
 
         Raises:
-            InvokeError: If the sandbox dies, returns invalid data, or takes longer than `timeout` seconds.
+            TaskFailedError: If the sandbox dies, returns invalid data, or takes longer than `timeout` seconds.
         """
         ...
 
@@ -105,14 +106,14 @@ class ProcessSlots:
         dropped.
         """
         if len(event) > MAX_EVENT_BYTES:
-            raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
+            raise TaskFailedError(f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}", "refused")
         return await asyncio.wrap_future(self._callers.submit(lambda: self._ask(event, timeout)))
 
     async def warm(self) -> None:
         """Start all missing sandboxes concurrently, and wait until they are ready.
 
         Raises:
-            InvokeError: If a sandbox cannot be started.
+            TaskFailedError: If a sandbox cannot be started.
         """
         await asyncio.gather(*map(asyncio.wrap_future, self._callers.submit_to_each(lambda: self._ask(None, 0.0))))
 

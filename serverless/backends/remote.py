@@ -18,11 +18,11 @@ from dorylax.clock import Clock
 from dorylax.errors import RunError
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.program.tasks.stage_calls import cut
-from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask, parts_of
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask, parts_of
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.errors import TaskFailedError, WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 Arrays = tuple[np.ndarray, ...]
@@ -105,7 +105,7 @@ class RemoteBackend:
         """See `Backend`."""
         try:
             return await self._invoker.warm()
-        except InvokeError as error:
+        except TaskFailedError as error:
             if error.reason != "died":
                 raise
             # Retry: a cluster may start workers on a lost node until it detects the loss, which it has done by now.
@@ -136,9 +136,8 @@ class RemoteBackend:
         encoded = event.encode()  # outside the try, because a retry would fail too
         try:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
-        except (InvokeError, WireError) as error:
-            throttled = isinstance(error, InvokeError) and error.reason == "throttled"
-            return TaskFailedError(f"{_named(task)}: {error}", throttled=throttled)
+        except (TaskFailedError, WireError) as error:
+            return TaskFailedError(f"{_named(task)}: {error}", getattr(error, "reason", "failed"))
         problem = " ".join((answer.error or "").split())  # join the lines
         if answer.refused:
             return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")

@@ -20,7 +20,8 @@ from dorylax.serverless.controller.hedging import Attempt, HedgedTask, Hedging
 from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 _log = logging.getLogger("dorylax.controller")
 
@@ -166,7 +167,7 @@ class Controller:
             if not isinstance(found, TaskFailedError):
                 raise found
             number += 1
-            if found.throttled:
+            if found.reason == "throttled":
                 if starved is not None:
                     raise starved
                 continue
@@ -245,7 +246,7 @@ class Controller:
             self._observe(attempt)
             self._give_back(attempt, "late" if hedged.outcome.done() else "answered")
             hedged.settle(outcome)
-        elif isinstance(outcome, TaskFailedError) and outcome.throttled:
+        elif isinstance(outcome, TaskFailedError) and outcome.reason == "throttled":
             if self._give_back(attempt, "throttled"):
                 self._throttled(attempt, starved)
         elif isinstance(outcome, TaskFailedError):
@@ -276,7 +277,7 @@ class Controller:
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
         """Report an attempt to the backoff before releasing its slot. Returns an error if the task should fail."""
-        if not (isinstance(found, TaskFailedError) and found.throttled):
+        if not (isinstance(found, TaskFailedError) and found.reason == "throttled"):
             self._backoff.taken(start)
             return None
         problem = self._backoff.refused(key, start, beside, (*key, number, _RESUME))
@@ -357,7 +358,7 @@ class Controller:
 def _outcome(found: TensorResult | Exception) -> Outcome:
     if isinstance(found, TensorResult):
         return "answered"
-    return "throttled" if isinstance(found, TaskFailedError) and found.throttled else "failed"
+    return "throttled" if isinstance(found, TaskFailedError) and found.reason == "throttled" else "failed"
 
 
 def _named(key: TaskKey) -> str:

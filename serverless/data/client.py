@@ -15,7 +15,7 @@ from dorylax.serverless.data import admission, messages
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.messages import Buffer, Header, Tensors
-from dorylax.serverless.wire.errors import DataError, WireError
+from dorylax.serverless.wire.errors import TaskFailedError, WireError
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class DataClient:
         """Fetch arrays offered by a server. The arrays are writable and aligned to 64 bytes.
 
         Raises:
-            DataError: If the server offers no such arrays (the task is finished or unknown) or refuses, all attempts
+            TaskFailedError: If the server offers no such arrays (the task is finished or unknown) or refuses, all attempts
                 fail, or the arrays exceed `max_bytes`.
             RuntimeError: If the client is closed.
         """
@@ -81,7 +81,7 @@ class DataClient:
 
         found = self._repeat(address, f"{name!r} could not be got", act)
         if found is None:
-            raise DataError(f"{address} offers nothing as {name!r}: it was answered or withdrawn")
+            raise TaskFailedError(f"{address} offers nothing as {name!r}: it was answered or withdrawn")
         return found
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
@@ -94,7 +94,7 @@ class DataClient:
 
         Raises:
             WireError: If a dtype is unsupported or the arrays exceed `max_bytes`.
-            DataError: If all attempts fail or the server refuses.
+            TaskFailedError: If all attempts fail or the server refuses.
             RuntimeError: If the client is closed.
         """
         tensors = Tensors.of(arrays, self._max_bytes)
@@ -131,7 +131,9 @@ class DataClient:
                 return self._once(address, act)
             except (ConnectionError, WireError) as error:  # an unreadable reply counts as lost
                 if attempt == self._attempts:
-                    raise DataError(f"{failure} at {address}, tried {attempt} times; the last time: {error}") from error
+                    raise TaskFailedError(
+                        f"{failure} at {address}, tried {attempt} times; the last time: {error}"
+                    ) from error
         raise AssertionError("there is at least one attempt")
 
     def _once(self, address: str, act: Callable[[_Connection], T]) -> T:
@@ -187,7 +189,7 @@ class _Connection:
             self._socket.connect(address)
         except zmq.ZMQError as error:
             self.close()
-            raise DataError(f"cannot connect to {address!r}: {error}") from error
+            raise TaskFailedError(f"cannot connect to {address!r}: {error}") from error
 
     def close(self) -> None:
         """Close the socket and drop unsent messages."""
@@ -199,12 +201,12 @@ class _Connection:
         Raises:
             ConnectionError: If the attempt fails.
             WireError: If the reply is unreadable.
-            DataError: See `DataClient.get`.
+            TaskFailedError: See `DataClient.get`.
         """
         self._ask(messages.GET, name)
         header, contents = self._receive(0)
         if header.nbytes > max_bytes:
-            raise DataError(
+            raise TaskFailedError(
                 f"{name!r} cannot be got from {self._address}: a transfer must have at most {max_bytes} bytes, got "
                 f"{header.nbytes}"
             )
@@ -222,7 +224,7 @@ class _Connection:
         Raises:
             ConnectionError: If the attempt fails.
             WireError: If the reply is unreadable.
-            DataError: See `DataClient.put`.
+            TaskFailedError: See `DataClient.put`.
         """
         self._ask(messages.PUT, name, tensors)
         header, _ = self._receive(tensors.nbytes)
@@ -250,7 +252,7 @@ class _Connection:
         Raises:
             ConnectionError: If no message arrives.
             WireError: If the message is unreadable.
-            DataError: If the server refuses the transfer.
+            TaskFailedError: If the server refuses the transfer.
         """
         give_up = time.monotonic() + self._timeout + nbytes / SLOWEST
         while True:
@@ -260,7 +262,7 @@ class _Connection:
             if header.run != self._run:
                 raise ConnectionError(f"got a message of run {header.run!r}")
             if header.kind == messages.REFUSED and header.number in (0, self._number):
-                raise DataError(f"{self._address} refuses: {header.text}")
+                raise TaskFailedError(f"{self._address} refuses: {header.text}")
             if header.number == self._number:  # skip leftovers of earlier transfers
                 return header, [frame.buffer for frame in received[1:]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 _SECONDS = 30.0
 """Time limit for a silent store, which normally replies within tens of milliseconds."""
@@ -22,7 +22,7 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
         max_bytes: Limit of the content in bytes.
 
     Raises:
-        DataError: The download fails or exceeds the limit. The text omits the URL's query, which may be a signature.
+        TaskFailedError: The download fails or exceeds the limit. The text omits the URL's query, which may be a signature.
     """
     # Late, because most sandboxes do not need these slow imports.
     import http.client
@@ -32,25 +32,25 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
     try:
         scheme = urlsplit(url).scheme
     except ValueError:  # a malformed address
-        raise DataError("an artefact is fetched by a URL, and this is none") from None
+        raise TaskFailedError("an artefact is fetched by a URL, and this is none") from None
     if scheme not in ("http", "https"):
-        raise DataError(f"an artefact is fetched by http or https, not from {shown(url)}")
+        raise TaskFailedError(f"an artefact is fetched by http or https, not from {shown(url)}")
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             content: bytes = answer.read(max_bytes + 1)
             short = answer.length  # missing bytes
     except urllib.error.HTTPError as error:
         with error:
-            raise DataError(f"the artefact at {shown(url)} cannot be had: {error.code} {error.reason}") from None
+            raise TaskFailedError(f"the artefact at {shown(url)} cannot be had: {error.code} {error.reason}") from None
     except OSError as error:
         reason = getattr(error, "reason", None) or error
-        raise DataError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}: {reason}") from None
+        raise TaskFailedError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}: {reason}") from None
     except http.client.HTTPException as error:  # its text may contain the URL
-        raise DataError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}") from None
+        raise TaskFailedError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}") from None
     if len(content) > max_bytes:
-        raise DataError(f"the artefact at {shown(url)} must have at most {max_bytes} bytes, and has more")
+        raise TaskFailedError(f"the artefact at {shown(url)} must have at most {max_bytes} bytes, and has more")
     if short:
-        raise DataError(f"the artefact at {shown(url)} ended {short} bytes too early")
+        raise TaskFailedError(f"the artefact at {shown(url)} ended {short} bytes too early")
     return content
 
 

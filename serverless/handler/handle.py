@@ -18,7 +18,7 @@ import numpy as np
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
 from dorylax.serverless.handler.sandbox import Arrays, Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError, WireError
+from dorylax.serverless.wire.errors import TaskFailedError, WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 _log = logging.getLogger("dorylax.handler")
@@ -47,7 +47,8 @@ def handle(event: bytes, sandbox: Sandbox) -> bytes:
     try:
         call.run()
     except Exception as error:
-        failure, retry = f"{type(error).__name__}: {error}", isinstance(error, DataError)
+        retry = isinstance(error, TaskFailedError)
+        failure = str(error) if retry else f"{type(error).__name__}: {error}"
     return Answer(
         run=decoded.run,
         key=decoded.key,

@@ -14,7 +14,7 @@ from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import Stage, sha256_of
 from dorylax.serverless.handler.download import download, shown
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 _log = logging.getLogger("dorylax.handler")
 
@@ -80,7 +80,7 @@ class Sandbox:
             url: Alternative source of the artefact.
 
         Raises:
-            DataError: The artefact cannot be fetched, or has another hash. It is not cached then.
+            TaskFailedError: The artefact cannot be fetched, or has another hash. It is not cached then.
             InputError: This JAX cannot read the artefact.
             ValueError: The stage computes in 64 bits, but `jax_enable_x64` is off.
         """
@@ -99,7 +99,7 @@ class Sandbox:
                 "it is not run"
             )
             _log.warning("%s", problem)
-            raise DataError(problem)
+            raise TaskFailedError(problem)
         stage = self._stages[sha256] = stage_file.load(content)
         return FetchedStage(stage, len(content))
 
@@ -112,7 +112,7 @@ class Sandbox:
             ahead: Number of versions beyond it for predicted weights.
 
         Raises:
-            DataError: The weights cannot be fetched.
+            TaskFailedError: The weights cannot be fetched.
         """
         key = (address, names.weights(version, ahead))
         if key in self._weights:

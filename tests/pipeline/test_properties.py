@@ -33,7 +33,8 @@ from dorylax.pipeline.transport.delivery import posted
 from dorylax.pipeline.transport.in_process import InProcessTransport
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+from dorylax.serverless.task import TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 ASYNCHRONOUS = {"gcn": 40, "sage": 12, "gat": 4, "drifting": 8, "BatchNorm": 12}
 SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2, "drifting": 2, "BatchNorm": 4}

@@ -10,9 +10,9 @@ import pytest
 from dorylax.errors import RunWarning
 from dorylax.pipeline.trace import TraceWriter
 from dorylax.runs.result import EpochRecord
-from dorylax.store.lines import append_lines
+from dorylax.store.lines import append_lines, write_lines
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectoryError, write_text
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.store.servers import ServersWriter
 from dorylax.store.trace import TraceFile, cut
 
@@ -46,7 +46,7 @@ def _refused(write: Callable[[Path], object]) -> Callable[[Path], None]:
 WRITERS = {
     "metrics": _metrics,
     "servers": _servers,
-    "text": lambda path: write_text(path, "text"),
+    "new lines": lambda path: write_lines(path, 1, [{}]),
     "trace": _trace,
     "new trace": _refused(TraceFile.create),
     "lines": _refused(lambda path: append_lines(path, 1, [{}])),

@@ -21,6 +21,7 @@ from support.oracle import assert_same, exact_gradients, oracle
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.graph import Graph
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.passes import optimise
@@ -31,7 +32,7 @@ from dorylax.streaming import spare
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import NotStreamedError, lay_out
+from dorylax.streaming.residency import lay_out
 from dorylax.streaming.schedule import schedule
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.spare import SpareArrays
@@ -51,10 +52,10 @@ def layout_of(program: Program, data: RunData, rows: int, budget: int = 1 << 40)
 
 def tightest(program: Program, data: RunData, rows: int) -> int:
     """The least budget that will do, as the refusal states it; one byte less is refused."""
-    with pytest.raises(NotStreamedError) as refused:
+    with pytest.raises(SplitError) as refused:
         layout_of(program, data, rows, 0)
     least = refused.value.missing
-    with pytest.raises(NotStreamedError):
+    with pytest.raises(SplitError):
         layout_of(program, data, rows, least - 1)
     return least
 

@@ -9,12 +9,13 @@ import pytest
 from flax import nnx
 
 from dorylax.layers import GAT, GCN, GraphSAGE
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import residency
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import NotStreamedError, even_units, lay_out, unit_rows, units_for
+from dorylax.streaming.residency import even_units, lay_out, unit_rows, units_for
 from dorylax.streaming.units import MOST_ENTRIES
 
 V, E, F, H, C = 65_600_000, 3_600_000_000, 32, 16, 50
@@ -94,11 +95,11 @@ def test_more_memory_never_moves_more(friendster: Program) -> None:
 
 
 def test_too_little(friendster: Program) -> None:
-    with pytest.raises(NotStreamedError, match=r"GCN takes \S+ bytes .* and 107,374,182 are left"):
+    with pytest.raises(SplitError, match=r"GCN takes \S+ bytes .* and 107,374,182 are left"):
         layout(friendster, 0.1)
     enough = least(friendster)
     assert layout(friendster, enough / 2**30).bytes <= enough
-    with pytest.raises(NotStreamedError) as caught:
+    with pytest.raises(SplitError) as caught:
         layout(friendster, (enough - 1) / 2**30)
     assert caught.value.missing == 1
 
@@ -109,7 +110,7 @@ def least(friendster: Program) -> int:
     while True:
         try:
             layout(friendster, size / 2**30)
-        except NotStreamedError as error:
+        except SplitError as error:
             size += error.missing
         else:
             return size

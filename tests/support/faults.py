@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator import pool as emulator
 from dorylax.serverless.backends.local import pool as local
 from dorylax.serverless.data import endpoint
 from dorylax.serverless.data.endpoint import Endpoint, Reply
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import VERSION
 
 Call = Callable[[bytes, float], Any]
@@ -122,13 +123,13 @@ async def replayed(faulty: Faulty, event: bytes, timeout: float) -> bytes:
 
 
 async def dropped_event(faulty: Faulty, event: bytes, timeout: float) -> bytes:
-    raise InvokeError("timeout", "the event was lost")
+    raise TaskFailedError("the event was lost", "timeout")
 
 
 async def dropped_answer(faulty: Faulty, event: bytes, timeout: float) -> bytes:
     """The results are put, and nobody hears of it."""
     await faulty.call(event, timeout)
-    raise InvokeError("died", "the answer was lost")
+    raise TaskFailedError("the answer was lost", "died")
 
 
 async def cut_off(faulty: Faulty, event: bytes, timeout: float) -> bytes:

@@ -14,7 +14,7 @@ from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import Event
 
 GRAPH, PARAMETERS = "ipc:///graph", "ipc:///parameters"
@@ -107,7 +107,7 @@ class MemoryData:
     def get(self, address: str, name: str) -> tuple[np.ndarray, ...]:
         self.asked.append(("get", name))
         if (address, name) not in self.offered:
-            raise DataError(f"{address} offers no {name!r}")
+            raise TaskFailedError(f"{address} offers no {name!r}")
         return self.offered[address, name]
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from dorylax.clock import Clock, VirtualClock
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 
 class Act(NamedTuple):
@@ -60,7 +61,7 @@ class Scripted:
         if act.what == "fail":
             raise TaskFailedError(f"worker {attempt} died")
         if act.what == "throttle":
-            raise TaskFailedError(f"attempt {attempt} is one too many", throttled=True)
+            raise TaskFailedError(f"attempt {attempt} is one too many", "throttled")
         if act.what == "break":
             raise ValueError(f"stage broke in attempt {attempt}")
         if act.what == "stop":

@@ -25,7 +25,7 @@ from dorylax.config import ConfigError
 from dorylax.errors import InputError, RunError
 from dorylax.signals import Terminated
 from dorylax.store.run_directory import RunDirectoryError
-from dorylax.terminal.failures import CommandError, told_if_interrupted
+from dorylax.terminal.failures import stop, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
 
@@ -35,6 +35,9 @@ def _raising(error: BaseException) -> click.Command:
         raise error
 
     return click.Command("fail", callback=fail)
+
+
+_stopping = click.Command("stop", callback=functools.partial(stop, "told already", 143))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,6 @@ def _raising(error: BaseException) -> click.Command:
             "error: this does not fit in memory (cannot allocate): lower model.hidden_features, model.heads or "
             "model.num_layers, or take a smaller graph",
         ),
-        (CommandError("told already", 143), 143, "told already"),
         (KeyboardInterrupt(), 130, "\ninterrupted"),
     ],
 )
@@ -86,15 +88,20 @@ def test_frames_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture
     assert long.endswith(short)
 
 
-@pytest.mark.parametrize(("error", "code"), [(ConfigError("wrong"), 2), (CommandError("terminated", 143), 143)])
-def test_the_exit_code_needs_no_terminal(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+def test_a_command_ends_with_its_own_line_and_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(_stopping, "stop", []) == 143
+    assert capsys.readouterr().err == "told already\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [(_raising(ConfigError("wrong")), 2), (_stopping, 143)])
+def test_the_exit_code_needs_no_terminal(monkeypatch: pytest.MonkeyPatch, command: click.Command, code: int) -> None:
     def write(_: str) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
     closed = io.StringIO()
     monkeypatch.setattr(closed, "write", write)
     monkeypatch.setattr(sys, "stderr", closed)
-    assert run(_raising(error), "fail", []) == code
+    assert run(command, "fail", []) == code
 
 
 def test_ctrl_c_is_not_lost_in_a_callback_of_the_garbage_collector(capsys: pytest.CaptureFixture[str]) -> None:

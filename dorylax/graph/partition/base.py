@@ -75,10 +75,10 @@ class Partition:
             beside: Writes shards into the folder that it is given.
 
         Raises:
-            InputError: As for `check_free`.
+            InputError: As for `check_target`.
             OSError: The file system refuses.
         """
-        check_free(Path(folder))
+        check_target(Path(folder))
 
         def fill(writer: FolderWriter) -> None:
             if beside is not None:
@@ -124,14 +124,6 @@ def graph_digest(graph: CompressedGraph) -> str:
         for start, stop in spans(len(array)):
             digest.update(np.ascontiguousarray(array[start:stop]).data)
     return digest.hexdigest()[:16]
-
-
-def check_free(folder: Path) -> None:
-    """Raise an InputError for a file, the current folder, or a folder that holds anything but a saved partition."""
-    try:
-        check_target(folder)
-    except GraphError as error:
-        raise InputError(str(error)) from error
 
 
 def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:

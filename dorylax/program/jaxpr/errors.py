@@ -11,13 +11,16 @@ from dorylax.user_code.lines import is_users, user_line
 
 
 class SplitError(DorylaxError, ValueError):
-    """The model cannot be split by rows; one machine can still train it.
+    """The model cannot be split by rows, so that one machine alone can train it, or the run cannot be streamed.
 
     Attributes:
         side_effect: Whether the reason is a print or another callback, which a program would drop but plain jit runs.
+        missing: Minimum number of bytes that the memory lacks for streaming; 0 if memory is not the reason.
     """
 
-    side_effect = False
+    def __init__(self, text: str = "", *, side_effect: bool = False, missing: int = 0) -> None:
+        super().__init__(text)
+        self.side_effect, self.missing = side_effect, missing
 
 
 def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:

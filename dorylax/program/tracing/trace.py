@@ -66,9 +66,10 @@ def trace_model(
     try:
         return _trace(forward(new_dimensions()), data_spec, loss, fused=fused)
     except Exception as error:
-        if isinstance(error, SplitError | ModelKindError | InputError):
+        in_users_code = bool(where_raised(error))
+        if isinstance(error, SplitError | ModelKindError) or (isinstance(error, InputError) and not in_users_code):
             raise
-        if not isinstance(error, _OF_SYMBOLS) and not where_raised(error):
+        if not isinstance(error, _OF_SYMBOLS) and not in_users_code:
             raise  # an error in dorylax
         raise explain(error, data_spec, _on_numbers(forward, data_spec)) from error
 
@@ -255,9 +256,7 @@ def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
         if equation.primitive.name in _EFFECTS and not equation.outvars:
             what = f"{equation.primitive.name}{where_written(equation)}"
             if alone:
-                error = SplitError(f"the optimised program drops {what}")
-                error.side_effect = True
-                raise error
+                raise SplitError(f"the optimised program drops {what}", side_effect=True)
             warnings.warn(
                 f"{what} does nothing in a model that is split or streamed. Remove it, or train in memory on one machine "
                 "(no pipeline, single.memory=auto)",

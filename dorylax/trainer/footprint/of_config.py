@@ -28,7 +28,6 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
-from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
 from dorylax.trainer.footprint.of_trainer import clearly_fits, compiled_on_shapes, parameter_bytes, tree_bytes
 from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
@@ -113,14 +112,14 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
     """Estimate the memory of a run that does not fit, if it streams its data; `found` is the estimate in memory.
 
     Raises:
-        SplitError, NotStreamedError: The run cannot be streamed; the message gives the reason.
+        SplitError: The run cannot be streamed; the message gives the reason.
     """
     if config.pipeline is not None:
-        raise NotStreamedError("servers hold their rows in memory: leave out pipeline.*")
+        raise SplitError("servers hold their rows in memory: leave out pipeline.*")
     if config.single.only_in_memory:
-        raise NotStreamedError(config.single.only_in_memory)
+        raise SplitError(config.single.only_in_memory)
     if found.limit is None:
-        raise NotStreamedError("this system does not say how much memory there is: give single.memory_limit")
+        raise SplitError("this system does not say how much memory there is: give single.memory_limit")
     functions, parts, _ = _model(config, found.shape)
     scratch = None if config.single.scratch is None else Path(config.single.scratch)
     return estimate_streamed(found, parts, functions.objective, found.limit, scratch)
@@ -154,7 +153,7 @@ def check_config(config: RunConfig) -> None:
         return
     try:
         streamed(config, found)
-    except (SplitError, NotStreamedError) as error:
+    except SplitError as error:
         if found.fits:
             raise RunError(f"single.memory=stream: the run cannot be streamed from disk: {error}") from None
         refusal = dataclasses.replace(found, remedies=remedies(config, found)).refusal()

@@ -11,10 +11,11 @@ from dorylax.graph.data_shape import abstract_data
 from dorylax.machine import Limit
 from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import held
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.layout import INDEX
-from dorylax.streaming.residency import NotStreamedError, even_units
+from dorylax.streaming.residency import even_units
 from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_out_both, plan_within, programs
 
@@ -73,7 +74,7 @@ def estimate_streamed(
 
     Raises:
         SplitError: The model cannot be split.
-        NotStreamedError: The streamed run does not fit either, or its data cannot even be loaded.
+        SplitError: The streamed run does not fit either, or its data cannot even be loaded.
     """
     shape, load = found.shape, found.phases[0]
     V, E, train = shape.num_vertices, shape.num_edges, shape.num_labelled
@@ -81,7 +82,7 @@ def estimate_streamed(
     # The system evicts pages of mapped files if memory is scarce.
     stays = load.total - sum(load.parts.get(name, 0) for name in mapped)
     if load.name == "load" and stays > limit.bytes:
-        raise NotStreamedError(
+        raise SplitError(
             f"loading the data takes {gibibytes(stays)}: give an archive that can be used where it lies "
             "(features as float32, indices as int32, every edge with its reverse, written by dorylax)"
         )

@@ -22,7 +22,7 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
 from dorylax.runs.result import TrainResult
-from dorylax.store.arrays import copy_parts
+from dorylax.store.arrays import Part, read_part, write_part
 from dorylax.store.checkpoint import Arrays, Checkpoints
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
 from dorylax.trainer.loop_state import LoopState
@@ -228,7 +228,7 @@ class RunFiles:
         arrays, record = to_checkpoint(loop, self._run)
         parts: Any = None if loop.carried is None else loop.carried.parts
         if isinstance(parts, Mapping):
-            parts = functools.partial(copy_parts, parts) if parts else None
+            parts = functools.partial(_copy, parts) if parts else None
         if wait or parts is not None or self._thread is None:
             self._write(number, arrays, record, parts)
         else:
@@ -293,6 +293,11 @@ class RunFiles:
                 pipeline = (self.directory.summary or {}).get("pipeline")
         first = {"stopped": result.stopped, "seed": seed}
         self.directory.write_summary(first | result.summary() | {"pipeline": pipeline})
+
+
+def _copy(parts: Mapping[str, Part], place: str) -> dict[str, Part]:
+    """Copy the parts of another checkpoint into the folder of a new one."""
+    return {name: write_part(place, name, read_part(part)) for name, part in parts.items()}
 
 
 def trained_labels(path: Path, config: RunConfig) -> Labels | None:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, final
 from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _log = logging.getLogger("dorylax.aws")
@@ -77,15 +77,15 @@ class LambdaFunctions:
             timeout: Ignored, because boto3 sets the timeout per client, not per call.
 
         Raises:
-            InvokeError: If the call fails but a retry may succeed.
+            TaskFailedError: If the call fails but a retry may succeed.
             RunError: If a retry would fail too.
         """
         if len(event) > MAX_EVENT_BYTES:
-            raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
+            raise TaskFailedError(f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}", "refused")
         del timeout
         answer = await self._do(lambda: self._call(event))
         if answer is None:
-            raise InvokeError("died", "the function was given an event, and answered as if there were none")
+            raise TaskFailedError("the function was given an event, and answered as if there were none", "died")
         return answer
 
     async def warm(self) -> int | None:
@@ -96,7 +96,7 @@ class LambdaFunctions:
 
         Raises:
             RunError: If the function is missing or unusable, or the credentials may not read or invoke it.
-            InvokeError: If no sandbox starts for a reason other than throttling.
+            TaskFailedError: If no sandbox starts for a reason other than throttling.
         """
         asked = self.calls
         await self._do(self._check)
@@ -104,9 +104,9 @@ class LambdaFunctions:
         found = await asyncio.gather(
             *(self._do(lambda: self._call(None)) for _ in range(self.calls)), return_exceptions=True
         )
-        failed = [one for one in found if isinstance(one, InvokeError)]
+        failed = [one for one in found if isinstance(one, TaskFailedError)]
         for one in found:
-            if isinstance(one, BaseException) and not isinstance(one, InvokeError):
+            if isinstance(one, BaseException) and not isinstance(one, TaskFailedError):
                 raise one
         if not failed:
             return room
@@ -118,8 +118,8 @@ class LambdaFunctions:
         # Report a cause other than throttling, which waiting would not resolve.
         last = next(one for one in failed if one.reason != "throttled")
         name = self._function.name
-        raise InvokeError(
-            last.reason, f"of {len(found)} sandboxes of the function {name} none could be started: {last}"
+        raise TaskFailedError(
+            f"of {len(found)} sandboxes of the function {name} none could be started: {last}", last.reason
         )
 
     def close(self) -> None:

@@ -15,9 +15,8 @@ from typing import Any
 
 from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.clients import REGION_SETTING
-from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.function.invocation import read_response
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.errors import FailureReason, TaskFailedError, WireError
 from dorylax.store.aws import class_names, lasting_problem
 
 _SHOWN = 500  # maximum characters of AWS's text in an error
@@ -79,7 +78,7 @@ _ADVICE = {
     "KMSNotFoundException": "the key that encrypts the function's settings is gone",
 }
 # Classes of botocore's connection errors. The first match counts.
-_CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
+_CONNECTION: tuple[tuple[str, FailureReason, str], ...] = (
     ("ReadTimeoutError", "timeout", "the function has not answered in time"),
     ("ConnectTimeoutError", "throttled", "AWS could not be reached in time"),
     ("EndpointConnectionError", "throttled", "AWS cannot be reached: is there a network, and is the region right?"),
@@ -99,7 +98,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
         function_error: Value of the header X-Amz-Function-Error, or None.
 
     Raises:
-        InvokeError: If the sandbox died or exceeded its time limit.
+        TaskFailedError: If the sandbox died or exceeded its time limit.
         RunError: If the function cannot start or has another version of dorylax.
     """
     if function_error is not None:
@@ -107,10 +106,10 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
     try:
         return read_response(payload)
     except WireError as error:
-        raise InvokeError("died", f"the function answered with something that is not a response: {error}") from None
+        raise TaskFailedError(f"the function answered with something that is not a response: {error}", "died") from None
 
 
-def problem_of(error: Exception) -> InvokeError | RunError:
+def problem_of(error: Exception) -> TaskFailedError | RunError:
     """Translate an exception of a request to AWS."""
     if (lasting := lasting_problem(error, region=REGION_SETTING)) is not None:
         return lasting
@@ -120,21 +119,21 @@ def problem_of(error: Exception) -> InvokeError | RunError:
     names = class_names(error)
     for name, reason, text in _CONNECTION:
         if name in names:
-            return InvokeError(reason, text)
+            return TaskFailedError(text, reason)
     # Omit the text, which may quote the request (as in ParamValidationError).
     return RunError(f"a request to AWS could not be made: {names[0]}")
 
 
-def _of_function(payload: bytes) -> InvokeError | RunError:
+def _of_function(payload: bytes) -> TaskFailedError | RunError:
     kind, text = _function_error(payload)
     if kind == "Sandbox.Timedout" or "Task timed out after" in text:
-        return InvokeError("timeout", f"AWS ended the function's sandbox: {text}")
+        return TaskFailedError(f"AWS ended the function's sandbox: {text}", "timeout")
     if kind in _BROKEN:
         return RunError(f"the function cannot start ({kind}: {text}): its image is broken, {_DEPLOY}")
     if kind in _OTHER_RELEASE:
         return RunError(f"the function is of another release of dorylax ({kind}: {text}): {_DEPLOY}")
     hint = f"; {_MORE_MEMORY}" if kind in ("Runtime.ExitError", "Runtime.OutOfMemory", "MemoryError") else ""
-    return InvokeError("died", f"the function's sandbox failed ({kind}: {text}){hint}")
+    return TaskFailedError(f"the function's sandbox failed ({kind}: {text}){hint}", "died")
 
 
 def _function_error(payload: bytes) -> tuple[str, str]:
@@ -148,14 +147,14 @@ def _function_error(payload: bytes) -> tuple[str, str]:
     return str(document.get("errorType", "unknown"))[:_SHOWN], str(document.get("errorMessage", ""))[:_SHOWN]
 
 
-def _of_service(response: Mapping[str, Any]) -> InvokeError | RunError:
+def _of_service(response: Mapping[str, Any]) -> TaskFailedError | RunError:
     code = str(response["Error"].get("Code", "unknown"))
     text = str(response["Error"].get("Message", ""))[:_SHOWN]
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _ADVICE:
         return RunError(f"AWS refuses ({code}: {text}): {_ADVICE[code]}")
     if code in _THROTTLED or status == _TOO_MANY_REQUESTS:
-        return InvokeError("throttled", f"AWS throttles ({code}: {text})")
+        return TaskFailedError(f"AWS throttles ({code}: {text})", "throttled")
     if code in _NOT_NOW or status >= _SERVER_ERROR:
-        return InvokeError("throttled", f"AWS cannot invoke the function now ({code}: {text})")
+        return TaskFailedError(f"AWS cannot invoke the function now ({code}: {text})", "throttled")
     return RunError(f"AWS refuses ({code}, HTTP status {status}): no repetition would help")

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import final
 
 from dorylax.processes import has_ended
-from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 
 _log = logging.getLogger("dorylax.emulator")
 
@@ -52,7 +52,7 @@ class EmulatedProcess:
         environment: Environment variables of the emulator and the runtime.
 
     Raises:
-        InvokeError: If the operating system cannot start the process.
+        TaskFailedError: If the operating system cannot start the process.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class EmulatedProcess:
             )
         except OSError as error:
             self._release_ports()
-            raise InvokeError("refused", f"an emulated sandbox cannot be started: {error}") from error
+            raise TaskFailedError(f"an emulated sandbox cannot be started: {error}", "refused") from error
         self._connection = http.client.HTTPConnection(_HOST, port)
 
     @property
@@ -102,23 +102,25 @@ class EmulatedProcess:
         """Wait for the emulator to listen, then invoke it without an event to start the runtime and its imports.
 
         Raises:
-            InvokeError: With "timeout" after `timeout` seconds, or "refused" if the setup fails. The last lines of the
+            TaskFailedError: With "timeout" after `timeout` seconds, or "refused" if the setup fails. The last lines of the
                 output are logged.
         """
         deadline = time.monotonic() + timeout
         try:
             self._connect(deadline, timeout)
             self._call(None, deadline, timeout, "starting")
-        except InvokeError as error:
-            reason: InvokeReason = "timeout" if error.reason == "timeout" else "refused"
-            raise InvokeError(reason, f"an emulated sandbox cannot start: {error}{self._told()}") from None
+        except TaskFailedError as error:
+            reason: FailureReason = "timeout" if error.reason == "timeout" else "refused"
+            raise TaskFailedError(f"an emulated sandbox cannot start: {error}{self._told()}", reason) from None
         self._release_ports()
 
     def ask(self, event: bytes, timeout: float) -> bytes:
         """Invoke the function with an event; see `Sandboxed`."""
         answer = self._call(event, time.monotonic() + timeout, timeout, "computing")
         if answer is None:
-            raise self._failed(InvokeError("died", f"emulated sandbox {self.pid} was ended: it took an event for none"))
+            raise self._failed(
+                TaskFailedError(f"emulated sandbox {self.pid} was ended: it took an event for none", "died")
+            )
         return answer
 
     def terminate(self) -> None:
@@ -183,22 +185,22 @@ class EmulatedProcess:
             raise self._died(doing) from None
         try:
             return answer_of(status, body)
-        except InvokeError as error:
+        except TaskFailedError as error:
             text = f"emulated sandbox {self.pid} was ended while {doing}: {error}"
-            raise self._failed(InvokeError(error.reason, text)) from None
+            raise self._failed(TaskFailedError(text, error.reason)) from None
 
-    def _died(self, doing: str) -> InvokeError:
+    def _died(self, doing: str) -> TaskFailedError:
         # Connections break shortly before the supervisor ends.
         self.wait(timeout=1.0)
         code = self._process.poll()
         how = "was ended: its connection broke" if code is None else f"ended with exit status {code}"
-        return self._failed(InvokeError("died", f"emulated sandbox {self.pid} {how} while {doing}"))
+        return self._failed(TaskFailedError(f"emulated sandbox {self.pid} {how} while {doing}", "died"))
 
-    def _late(self, doing: str, timeout: float) -> InvokeError:
+    def _late(self, doing: str, timeout: float) -> TaskFailedError:
         text = f"emulated sandbox {self.pid} was ended: {doing} took over {timeout:g} s"
-        return self._failed(InvokeError("timeout", text))
+        return self._failed(TaskFailedError(text, "timeout"))
 
-    def _failed(self, error: InvokeError) -> InvokeError:
+    def _failed(self, error: TaskFailedError) -> TaskFailedError:
         self.end()
         return error
 

@@ -11,9 +11,8 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.function.invocation import read_response
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.errors import TaskFailedError, WireError
 
 _TIMED_OUT = re.compile(rb"Task timed out after [0-9.]+ seconds")
 _ENDED = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
@@ -28,22 +27,22 @@ def answer_of(status: int, body: bytes) -> bytes | None:
         body: Complete body.
 
     Raises:
-        InvokeError: With "timeout" if the call took too long, "died" if the runtime ended or returned an invalid response,
-            or "refused" if the function or the emulator refused the call.
+        TaskFailedError: With "timeout" if the call took too long, "died" if the runtime ended or returned an invalid
+            response, or "refused" if the function or the emulator refused the call.
     """
     kind, text = _error(body)
     if status == HTTPStatus.BAD_GATEWAY or (status == HTTPStatus.OK and kind in _ENDED):
-        raise InvokeError("died", f"the function's runtime has ended ({kind or 'no reason given'}: {text})")
+        raise TaskFailedError(f"the function's runtime has ended ({kind or 'no reason given'}: {text})", "died")
     if status != HTTPStatus.OK:
-        raise InvokeError("refused", f"the emulator refuses the call (HTTP status {status}: {text})")
+        raise TaskFailedError(f"the emulator refuses the call (HTTP status {status}: {text})", "refused")
     if _TIMED_OUT.fullmatch(body):
-        raise InvokeError("timeout", f"the emulator has ended the function's runtime: {text}")
+        raise TaskFailedError(f"the emulator has ended the function's runtime: {text}", "timeout")
     if kind is not None:
-        raise InvokeError("refused", f"the function could not be called ({kind}: {text})")
+        raise TaskFailedError(f"the function could not be called ({kind}: {text})", "refused")
     try:
         return read_response(body)
     except WireError as error:
-        raise InvokeError("died", f"the function answered with something that is not a response: {error}") from None
+        raise TaskFailedError(f"the function answered with something that is not a response: {error}", "died") from None
 
 
 def _error(body: bytes) -> tuple[str | None, str]:

@@ -7,14 +7,12 @@ import os
 import select
 import time
 from collections.abc import Mapping
-from typing import Literal, final
+from typing import final
 
 from dorylax.processes import has_ended, signal_name, start
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
+from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
-
-Reason = Literal["died", "timeout", "refused"]
 
 _MODULE = "dorylax.serverless.backends.local.worker"
 _PRELOAD = (_MODULE, *(f"dorylax.serverless.handler.{name}" for name in ("handle", "open")))
@@ -32,14 +30,14 @@ class WorkerProcess:
         environment: Environment variables of the worker.
 
     Raises:
-        InvokeError: If the operating system cannot start the process.
+        TaskFailedError: If the operating system cannot start the process.
     """
 
     def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
         try:
             self._process = start(f"{_MODULE}:main", environment, preload=_PRELOAD)
         except OSError as error:
-            raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
+            raise TaskFailedError(f"a worker process cannot be started: {error}", "refused") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -62,7 +60,7 @@ class WorkerProcess:
         """Send the settings and wait until the worker accepts events.
 
         Raises:
-            InvokeError: If the worker dies or takes longer than `timeout` seconds; with "refused" if its setup fails.
+            TaskFailedError: If the worker dies or takes longer than `timeout` seconds; with "refused" if its setup fails.
         """
         deadline = time.monotonic() + timeout
         line = self._exchange(self._greeting, deadline, timeout, "starting")
@@ -123,7 +121,7 @@ class WorkerProcess:
         del self._received[:end]
         return found
 
-    def _died(self, doing: str) -> InvokeError:
+    def _died(self, doing: str) -> TaskFailedError:
         # The output closes shortly before the exit status is available.
         self.wait(timeout=1.0)
         code = self._process.poll()
@@ -142,6 +140,6 @@ class WorkerProcess:
         )
         return self._failed("died", f"worker process {self.pid} {how} while {doing}")
 
-    def _failed(self, reason: Reason, text: str) -> InvokeError:
+    def _failed(self, reason: FailureReason, text: str) -> TaskFailedError:
         self.end()
-        return InvokeError(reason, text)
+        return TaskFailedError(text, reason)

@@ -12,8 +12,8 @@ from typing import Any, final
 from dorylax.machine import CORES
 from dorylax.ray_cluster.cluster import Place, cause_of, described, make_actor, nodes_of
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.environment import computing_environment
+from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 
 _WORKER = "dorylax.serverless.backends.ray.worker:Worker"
 
@@ -30,7 +30,7 @@ class WorkerActor:
         settings: Encoded settings (`SandboxSettings.to_line`).
 
     Raises:
-        InvokeError: If the connection to the cluster has ended.
+        TaskFailedError: If the connection to the cluster has ended.
     """
 
     def __init__(self, ray: Any, config: RayConfig, settings: bytes) -> None:
@@ -51,7 +51,7 @@ class WorkerActor:
             )
             self._life: Future[None] = self._actor.live.remote().future()
         except Exception as error:
-            raise InvokeError("refused", f"a worker cannot be started: {cause_of(error)}") from error
+            raise TaskFailedError(f"a worker cannot be started: {cause_of(error)}", "refused") from error
 
     @property
     def pid(self) -> int:
@@ -66,7 +66,7 @@ class WorkerActor:
         """Wait up to `ray.timeout` for the actor to start, then up to `timeout` for its initialization; see `Sandboxed`.
 
         Raises:
-            InvokeError: With "throttled" if the actor does not start in time, for example because the cluster is full.
+            TaskFailedError: With "throttled" if the actor does not start in time, for example because the cluster is full.
         """
         place = self._result(self._actor.place.remote, self._config.timeout, "starting", late=self._not_started)
         self._place = Place(*place)
@@ -104,9 +104,9 @@ class WorkerActor:
         return "a worker" if self._place is None else f"worker process {self._place.pid} on node {self._place.node}"
 
     def _result(
-        self, call: Callable[[], Any], timeout: float, doing: str, *, late: Callable[[], InvokeError] | None = None
+        self, call: Callable[[], Any], timeout: float, doing: str, *, late: Callable[[], TaskFailedError] | None = None
     ) -> Any:
-        """Return the result of a call to the actor. On any failure, kill the actor and raise an InvokeError."""
+        """Return the result of a call to the actor. On any failure, kill the actor and raise an TaskFailedError."""
         end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
         self._refuse_if_disconnected()
         try:
@@ -126,7 +126,7 @@ class WorkerActor:
             raise late()
         raise self._failed("timeout", f"{self._name} was ended: {doing} took over {timeout:g} s")
 
-    def _not_started(self) -> InvokeError:
+    def _not_started(self) -> TaskFailedError:
         cpus = self._config.worker_cpus
         try:
             nodes = described(nodes_of(self._ray))
@@ -141,8 +141,8 @@ class WorkerActor:
 
     def _refuse_if_disconnected(self) -> None:
         if not self._ray.is_initialized():  # otherwise Ray would start a new local cluster
-            raise InvokeError("refused", "the connection to the Ray cluster has ended")
+            raise TaskFailedError("the connection to the Ray cluster has ended", "refused")
 
-    def _failed(self, reason: InvokeReason, text: str) -> InvokeError:
+    def _failed(self, reason: FailureReason, text: str) -> TaskFailedError:
         self.end()
-        return InvokeError(reason, text)
+        return TaskFailedError(text, reason)

@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError, Future
 import pytest
 from support.leftovers import nothing_left
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.callers import Callers
+from dorylax.serverless.wire.errors import TaskFailedError
 
 LONG = 30.0
 
@@ -72,7 +72,7 @@ def test_a_thread_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch
     callers = Callers(2, "the functions")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(InvokeError, match=r"can't start new thread for a call: lower tensor\.workers"):
+        with pytest.raises(TaskFailedError, match=r"can't start new thread for a call: lower tensor\.workers"):
             callers.submit(lambda: None)
     assert callers.submit(lambda: 7).result(LONG) == 7
     callers.close(LONG)
@@ -117,10 +117,10 @@ def test_closing_refuses_what_waits_and_leaves_what_runs() -> None:
     begin = time.monotonic()
     callers.close(0.05)
     assert time.monotonic() - begin < LONG / 2
-    with pytest.raises(InvokeError, match="events must come before that") as caught:
+    with pytest.raises(TaskFailedError, match="events must come before that") as caught:
         waiting.result(LONG)
     assert caught.value.reason == "refused"
-    with pytest.raises(InvokeError, match="are closed"):
+    with pytest.raises(TaskFailedError, match="are closed"):
         callers.submit(lambda: None)
     gate.set()
     assert running.result(LONG)

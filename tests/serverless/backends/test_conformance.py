@@ -28,7 +28,8 @@ from support.leftovers import nothing_left
 
 from dorylax.program.tasks.stage_calls import padded_operands
 from dorylax.serverless.backends.base import Backend
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -24,9 +24,9 @@ from support.processes import members
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 _ROOT = Path(__file__).parents[3]
@@ -94,7 +94,7 @@ def test_they_have_the_settings_of_jax_and_the_link_and_start_that_are_asked_for
 
 def test_events_that_are_too_large_are_refused_before_anything_is_started(pools: Pools) -> None:
     pool = pools()
-    with pytest.raises(InvokeError, match=f"at most {MAX_EVENT_BYTES} bytes, got {MAX_EVENT_BYTES + 1}") as caught:
+    with pytest.raises(TaskFailedError, match=f"at most {MAX_EVENT_BYTES} bytes, got {MAX_EVENT_BYTES + 1}") as caught:
         asyncio.run(pool.invoke(b"x" * (MAX_EVENT_BYTES + 1), 1.0))
     assert caught.value.reason == "refused"
     assert pool.pids == ()
@@ -139,7 +139,7 @@ def test_close_ends_all_even_what_has_stopped_and_fails_what_runs(servers: Any, 
     assert pool.pids == ()
     assert threading.active_count() == before
     pool.close()
-    with pytest.raises(InvokeError, match="the workers are closed") as caught:
+    with pytest.raises(TaskFailedError, match="the workers are closed") as caught:
         asyncio.run(pool.invoke(b"", 1.0))
     assert caught.value.reason == "refused"
 

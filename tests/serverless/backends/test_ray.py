@@ -19,9 +19,10 @@ from support.ray_cluster import RayCluster
 
 from dorylax.ray_cluster import cluster
 from dorylax.ray_cluster.connection import connected
-from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.backends.ray.pool import ray_workers
+from dorylax.serverless.wire.errors import TaskFailedError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -49,8 +50,8 @@ def pools(servers: Any, ray_cluster: RayCluster) -> Iterator[Pools]:
         until(lambda: not [one for one in ray.state.actors().values() if one["State"] != "DEAD"])
 
 
-def failure(pool: Pool, event: bytes, timeout: float = LONG) -> InvokeError:
-    with pytest.raises(InvokeError) as caught:
+def failure(pool: Pool, event: bytes, timeout: float = LONG) -> TaskFailedError:
+    with pytest.raises(TaskFailedError) as caught:
         asyncio.run(pool.invoke(event, timeout))
     assert "\n" not in str(caught.value)
     return caught.value
@@ -91,11 +92,11 @@ def test_one_that_is_killed_or_hangs_while_it_computes_fails_the_call_and_is_rep
 
     os.kill(other, signal.SIGSTOP)
 
-    async def killed_meanwhile() -> InvokeError:
+    async def killed_meanwhile() -> TaskFailedError:
         call = asyncio.ensure_future(pool.invoke(servers.event(), LONG))
         await asyncio.sleep(0.3)
         os.kill(other, signal.SIGKILL)
-        with pytest.raises(InvokeError) as caught:
+        with pytest.raises(TaskFailedError) as caught:
             await call
         return caught.value
 
@@ -112,11 +113,11 @@ def test_where_there_is_no_room_the_call_is_throttled(servers: Any, pools: Pools
 
     def warm(workers: int) -> bool:
         """Whether so many of the second's have started; on a busy machine that may take longer than it waits."""
-        with contextlib.suppress(InvokeError):
+        with contextlib.suppress(TaskFailedError):
             asyncio.run(second.warm())
         return len(second.pids) == workers
 
-    with pytest.raises(InvokeError) as caught:
+    with pytest.raises(TaskFailedError) as caught:
         asyncio.run(second.warm())
     assert caught.value.reason == "throttled"
     text = str(caught.value)
@@ -126,7 +127,7 @@ def test_where_there_is_no_room_the_call_is_throttled(servers: Any, pools: Pools
 
     def answered() -> bool:
         """Whether the one that has started answers; a call that falls to the other is throttled again."""
-        with contextlib.suppress(InvokeError):
+        with contextlib.suppress(TaskFailedError):
             return invoke(second, servers.event()).error is None
         return False
 

@@ -12,14 +12,14 @@ from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
 from dorylax.errors import RunError
-from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+from dorylax.serverless.task import TensorResult, TensorTask
+from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 from dorylax.serverless.wire.event import VERSION
 from dorylax.terminal.failures import explain
 
@@ -128,9 +128,9 @@ def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict
 
 @pytest.mark.parametrize(("deaths", "reason", "starts"), [(1, "died", True), (2, "died", False), (1, "refused", False)])
 def test_a_sandbox_that_dies_while_it_starts_is_started_once_more(
-    deaths: int, reason: InvokeReason, starts: bool, monkeypatch: pytest.MonkeyPatch
+    deaths: int, reason: FailureReason, starts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = [InvokeError(reason, "its node")] * deaths
+    left = [TaskFailedError("its node", reason)] * deaths
 
     async def warm(_: Here) -> None:
         if left:
@@ -142,7 +142,7 @@ def test_a_sandbox_that_dies_while_it_starts_is_started_once_more(
         if starts:
             asyncio.run(opened.backend.warm())
         else:
-            with pytest.raises(InvokeError, match="its node"):
+            with pytest.raises(TaskFailedError, match="its node"):
                 asyncio.run(opened.backend.warm())
     assert not left
 
@@ -209,16 +209,16 @@ def test_weights_stay_until_the_last_task_that_needs_them() -> None:
 
 
 @pytest.mark.parametrize("reason", ["died", "timeout", "refused", "throttled"])
-def test_throttled_is_told_apart(reason: InvokeReason) -> None:
+def test_throttled_is_told_apart(reason: FailureReason) -> None:
     class Refusing(Here):
         async def invoke(self, event: bytes, timeout: float) -> bytes:
-            raise InvokeError(reason, "too many")
+            raise TaskFailedError("too many", reason)
 
     keys = RunKeys.make()
     with remote(keys, Refusing(keys)) as opened:
         (failed,) = opened.run(task(SMALL, 5))
     assert isinstance(failed, TaskFailedError)
-    assert failed.throttled is (reason == "throttled")
+    assert (failed.reason == "throttled") is (reason == "throttled")
     assert str(failed).endswith("too many")
 
 

@@ -12,7 +12,8 @@ from support.scripted_backend import Act, Asked, asking, task
 from dorylax.clock import VirtualClock
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
 from dorylax.serverless.controller.backoff import Backoff
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire.errors import TaskFailedError
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
 THROTTLE = Act("throttle", 0.01)
@@ -78,7 +79,7 @@ def test_without_hope_the_task_fails_and_says_so(deadline: float | None) -> None
         asked = Asked(clock, {0: [THROTTLE] * 999}, deadline=deadline, throttle=throttle)
         (error,) = clock.run(asked.run(0))
         assert isinstance(error, TaskFailedError)
-        assert not error.throttled
+        assert error.reason != "throttled"
         number = len(asked.outcomes) - 1
         assert str(error) == (
             "tensor task of stage 3, interval 0, epoch 0, chunk 0 was not begun: every call has been throttled for "
@@ -148,7 +149,7 @@ class Cloud:
         if self.running >= self.limit:
             self.refusals += 1
             await self._clock.sleep(0.01, order)
-            raise TaskFailedError("Rate Exceeded.", throttled=True)
+            raise TaskFailedError("Rate Exceeded.", "throttled")
         self.running += 1
         self.most = max(self.most, self.running)
         try:

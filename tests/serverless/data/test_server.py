@@ -23,7 +23,7 @@ from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.messages import Header
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 ROOT = Path(__file__).parents[3]
 ARRAY = np.arange(1000.0)
@@ -71,7 +71,7 @@ def impostors(keys):
 def test_a_worker_with_other_keys(server, address, keys, caplog, which):
     with (
         DataClient(impostors(keys)[which], timeout=0.5, attempts=1) as client,
-        pytest.raises(DataError, match="of another run than the keys"),
+        pytest.raises(TaskFailedError, match="of another run than the keys"),
     ):
         client.get(address, "n")
     wanted = "does not know the run's token" if address.startswith("ipc") else "has not the run's key"

@@ -16,7 +16,7 @@ from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.loop import Loop
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire.errors import DataError, WireError
+from dorylax.serverless.wire.errors import TaskFailedError, WireError
 
 ARRAYS = (
     np.arange(5000.0).reshape(50, 100),
@@ -64,12 +64,12 @@ def test_nothing_at_all_travels_too(server, client):
 def test_endpoints_of_one_server_do_not_share_names(server, client):
     one, other = server.open("graph 0"), server.open("parameters")
     server.offer(one, "n", ARRAYS)
-    with pytest.raises(DataError, match="offers nothing as 'n'"):
+    with pytest.raises(TaskFailedError, match="offers nothing as 'n'"):
         client.get(other, "n")
-    with pytest.raises(DataError):
+    with pytest.raises(TaskFailedError):
         client.get(one, "other")
     server.withdraw(one, "n")
-    with pytest.raises(DataError):
+    with pytest.raises(TaskFailedError):
         client.get(one, "n")
 
 
@@ -100,14 +100,14 @@ def test_a_client_keeps_its_connections(server, client, monkeypatch):
     monkeypatch.setattr(Connection, "__init__", lambda self, *a: made.append(a[1]) or connect(self, *a))
     for _ in range(5):
         client.get(address, "n")
-        with pytest.raises(DataError):
+        with pytest.raises(TaskFailedError):
             client.get(address, "missing")
     assert made == [address]
     # One that ended in an error is not used again: who knows what is still on its way.
     with monkeypatch.context() as patch:
         patch.setattr(client, "_attempts", 1)
         patch.setattr(Connection, "_receive", lambda self, nbytes: (_ for _ in ()).throw(ConnectionError("gone")))
-        with pytest.raises(DataError, match="gone"):
+        with pytest.raises(TaskFailedError, match="gone"):
             client.get(address, "n")
     assert_same(client.get(address, "n"))
     assert made == [address, address]
@@ -156,9 +156,9 @@ def test_a_server_that_is_gone(nothing_left, keys, transport):
     with DataServer(keys, transport=transport) as server:
         address = server.open("graph 0")
     with DataClient(keys, timeout=0.02, attempts=2) as client:
-        with pytest.raises(DataError, match=r"tried 2 times.*no message for 0\.02 s"):
+        with pytest.raises(TaskFailedError, match=r"tried 2 times.*no message for 0\.02 s"):
             client.get(address, "n")
-        with pytest.raises(DataError, match="tried 2 times"):
+        with pytest.raises(TaskFailedError, match="tried 2 times"):
             client.put(address, "n", ARRAYS)
 
 
@@ -192,9 +192,9 @@ def test_what_is_too_large_for_either_side(servers, keys, transport, monkeypatch
             client.put(address, "r", ARRAYS)
         for frame_bytes in (messages.PIECE_BYTES, 1000):  # by the tensors' header, and by the sizes before them
             monkeypatch.setattr(messages, "PIECE_BYTES", frame_bytes)
-            with pytest.raises(DataError, match="at most 5000 bytes, got 8000"):
+            with pytest.raises(TaskFailedError, match="at most 5000 bytes, got 8000"):
                 client.get(address, "n")
-    with DataClient(keys) as client, pytest.raises(DataError, match=r"refuses: .*at most 10000 bytes"):
+    with DataClient(keys) as client, pytest.raises(TaskFailedError, match=r"refuses: .*at most 10000 bytes"):
         client.put(address, "r", ARRAYS)
 
 
@@ -225,7 +225,7 @@ def test_a_slow_link_is_waited_for(server, keys, monkeypatch):
 
 
 def test_an_address_that_is_none(keys):
-    with DataClient(keys) as client, pytest.raises(DataError, match="cannot connect to 'nowhere'"):
+    with DataClient(keys) as client, pytest.raises(TaskFailedError, match="cannot connect to 'nowhere'"):
         client.get("nowhere", "n")
 
 

@@ -1,4 +1,4 @@
-"""Artefacts by URL: every failure is a DataError, which allows another attempt and shows no signature."""
+"""Artefacts by URL: every failure is a TaskFailedError, which allows another attempt and shows no signature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from support.http_store import Store
 
 from dorylax.serverless.handler.download import download, shown
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_gives_what_lies_there(store: Store, content: bytes) -> None:
 
 
 def refused(url: str, **options: float) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TaskFailedError) as caught:
         download(url, **options)
     assert "c0ffee" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -35,7 +35,7 @@ from dorylax.serverless.handler import handle as handle_module
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer, Event
 
 _ROOT = Path(__file__).parents[3]
@@ -102,13 +102,13 @@ def test_the_next_part_comes_while_the_first_is_computed(monkeypatch: pytest.Mon
         if name == names.rows(KEY, 1):
             fetching.set()
             if not computing.wait(30):
-                raise DataError("nobody computes meanwhile")
+                raise TaskFailedError("nobody computes meanwhile")
         return get(address, name)
 
     def telling(*arguments: Any) -> list[np.ndarray]:
         computing.set()
         if not fetching.wait(30):
-            raise DataError("nobody fetches meanwhile")
+            raise TaskFailedError("nobody fetches meanwhile")
         return compute(*arguments)
 
     monkeypatch.setattr(data, "get", waiting)
@@ -166,7 +166,7 @@ def test_what_the_data_plane_lacks_may_be_tried_again() -> None:
         arrays = data.offered.pop(missing)
         sandbox = Sandbox(data)
         found = answer(event(), sandbox)
-        assert found.error.startswith("DataError: ")
+        assert found.error.startswith(f"{missing[0]} offers no ")
         assert missing[1] in found.error
         assert found.retry
         assert (found.run, found.key, found.attempt) == ("ab", KEY, 1)
@@ -183,12 +183,12 @@ def test_what_cannot_be_delivered_may_be_tried_again(failing: str, monkeypatch: 
 
     def refusing(address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
         if name == failing:
-            raise DataError("no acknowledgement")
+            raise TaskFailedError("no acknowledgement")
         put(address, name, arrays)
 
     monkeypatch.setattr(data, "put", refusing)
     found = answer(event(), Sandbox(data))
-    assert (found.error, found.retry) == ("DataError: no acknowledgement", True)
+    assert (found.error, found.retry) == ("no acknowledgement", True)
 
 
 def test_a_part_that_cannot_be_fetched_while_another_is_computed() -> None:

@@ -12,7 +12,7 @@ from dorylax.errors import InputError
 from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 
 SHA256 = sha256_of(small_stage())
 
@@ -41,7 +41,7 @@ def test_a_stage_of_another_hash_is_refused_and_not_kept() -> None:
     damaged[100] ^= 1
     data.offered[GRAPH, name] = (damaged,)
     sandbox = Sandbox(data)
-    with pytest.raises(DataError, match=f"must have SHA-256 {SHA256}, got {sha256_of(damaged.tobytes())}"):
+    with pytest.raises(TaskFailedError, match=f"must have SHA-256 {SHA256}, got {sha256_of(damaged.tobytes())}"):
         sandbox.stage(GRAPH, SHA256)
     data.offered[GRAPH, name] = (whole,)
     assert sandbox.stage(GRAPH, SHA256).nbytes == len(small_stage())
@@ -71,7 +71,7 @@ def test_a_stage_of_another_hash_at_a_url_is_refused_and_asked_for_again(
     sandbox = Sandbox(data)
     store.content["/stage"] = b"another"
     url = f"{store.url}/stage?signature=c0ffee"
-    with pytest.raises(DataError, match=f"{store.url}/stage sent must have SHA-256 {SHA256}"):
+    with pytest.raises(TaskFailedError, match=f"{store.url}/stage sent must have SHA-256 {SHA256}"):
         sandbox.stage(GRAPH, SHA256, url)
     assert "c0ffee" not in caplog.text
     store.content["/stage"] = small_stage()
@@ -114,7 +114,7 @@ def test_weights_are_of_one_server() -> None:
 def test_weights_that_are_not_there_are_asked_for_again() -> None:
     data = MemoryData()
     sandbox = Sandbox(data)
-    with pytest.raises(DataError):
+    with pytest.raises(TaskFailedError):
         sandbox.weights(PARAMETERS, 8)
     data.offered[PARAMETERS, names.weights(8)] = (W,)
     assert sandbox.weights(PARAMETERS, 8).nbytes == W.nbytes

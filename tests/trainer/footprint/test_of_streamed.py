@@ -14,8 +14,8 @@ from dorylax.cli import main
 from dorylax.config import RunConfig
 from dorylax.errors import RunError
 from dorylax.graph.data_shape import DataShape
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.streaming import residency
-from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
@@ -90,21 +90,21 @@ def test_what_cannot_be_streamed_is_refused_with_its_reason() -> None:
 def test_a_limit_that_is_too_small_is_told_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
     smaller = dataclasses.replace(shape(), num_vertices=6_000_000, num_edges=300_000_000)
     monkeypatch.setattr(of_config, "shape_of", lambda _: smaller)
-    with pytest.raises(NotStreamedError, match=r"GCN takes \d+ MiB .* may have 650 MiB: raise the limit \(s") as caught:
+    with pytest.raises(SplitError, match=r"GCN takes \d+ MiB .* may have 650 MiB: raise the limit \(s") as caught:
         estimate(config("650MiB"))
     found = re.search(r"single\.memory_limit=(\d+)MiB", str(caught.value))
     assert found is not None
     least = int(found[1])
     assert 650 < least < 2048
     assert estimate(config(f"{least}MiB")).memory <= least << 20
-    with pytest.raises(NotStreamedError, match=rf"limit={least}MiB"):
+    with pytest.raises(SplitError, match=rf"limit={least}MiB"):
         estimate(config(f"{least - 2}MiB"))
 
 
 def test_data_that_cannot_even_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_config, "resident_bytes", lambda: 400 << 20)
     monkeypatch.setattr(of_config, "shape_of", lambda _: shape(features_in="elsewhere", graph_in="elsewhere"))
-    with pytest.raises(NotStreamedError, match=r"loading the data takes \S+ GiB: give an archive"):
+    with pytest.raises(SplitError, match=r"loading the data takes \S+ GiB: give an archive"):
         estimate(config("12GiB"))
 
 

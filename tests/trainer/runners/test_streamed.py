@@ -22,12 +22,12 @@ import dorylax
 from dorylax.errors import InputError, RunError
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs.result import TrainResult
 from dorylax.settings.errors import ConfigError
 from dorylax.store.checkpoint import Checkpoints
 from dorylax.streaming import residency
 from dorylax.streaming.columns import file_of
-from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer import Trainer, one_machine, streamed
 from dorylax.trainer.footprint import of_trainer
 
@@ -245,9 +245,7 @@ def test_edges_give_way_before_what_never_changes() -> None:
 
 def test_a_disk_without_room_is_told_before_anything_runs() -> None:
     layouts = SimpleNamespace(training=SimpleNamespace(scratch_bytes=3 << 30))
-    with pytest.raises(
-        NotStreamedError, match=r"takes 3\.0 GiB of files in fast, whose disk has 1\.0 GiB free: make room"
-    ):
+    with pytest.raises(SplitError, match=r"takes 3\.0 GiB of files in fast, whose disk has 1\.0 GiB free: make room"):
         streamed.plan_within(1 << 30, lambda *_: SimpleNamespace(layouts=layouts), Path("fast"))  # type: ignore[arg-type]
 
 

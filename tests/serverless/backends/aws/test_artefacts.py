@@ -13,7 +13,7 @@ from support.manual_clock import ManualClock
 from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.handler.download import download
-from dorylax.serverless.wire.errors import DataError
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.settings.errors import ConfigError
 from dorylax.store.aws import s3_client
 
@@ -77,7 +77,7 @@ def test_one_that_was_cut_off_is_put_again(aws: Cloud, artefacts: S3Artefacts) -
 
 
 def test_what_nobody_has_put_cannot_be_had(artefacts: S3Artefacts) -> None:
-    with pytest.raises(DataError, match="404"):
+    with pytest.raises(TaskFailedError, match="404"):
         download(artefacts.url(sha256(b"else")))
 
 

@@ -21,10 +21,10 @@ from dorylax.errors import RunError
 from dorylax.serverless.backends.aws import clients, invoker
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 KEYS = RunKeys.make()
@@ -128,7 +128,7 @@ def test_throttled_once_is_asked_for_once(aws: Cloud, make: Make) -> None:
 
     aws.answer = refuse
     (error,) = invoke(make(), b"my event")
-    assert isinstance(error, InvokeError)
+    assert isinstance(error, TaskFailedError)
     assert error.reason == "throttled"
     assert str(error) == "AWS throttles (TooManyRequestsException: Rate Exceeded.)"
     assert aws.invoked == 1
@@ -151,14 +151,14 @@ def test_an_answer_that_does_not_come(aws: Cloud, make: Make, monkeypatch: pytes
     monkeypatch.setattr(clients, "_MARGIN_SECONDS", 0.1)
     (error,) = invoke(make(seconds=0.1), b"my event")
     gate.set()
-    assert isinstance(error, InvokeError)
+    assert isinstance(error, TaskFailedError)
     assert (error.reason, str(error)) == ("timeout", "the function has not answered in time")
     assert aws.invoked == 1
 
 
 def test_events_that_are_too_large_are_not_sent(aws: Cloud, make: Make) -> None:
     (error,) = invoke(make(), b"x" * (MAX_EVENT_BYTES + 1))
-    assert isinstance(error, InvokeError)
+    assert isinstance(error, TaskFailedError)
     assert f"at most {MAX_EVENT_BYTES} bytes" in str(error)
     assert aws.invoked == 0
     assert invoke(make(), b"x" * MAX_EVENT_BYTES) == [b"x" * MAX_EVENT_BYTES]
@@ -249,7 +249,7 @@ def test_none_started_is_an_error(aws: Cloud, make: Make) -> None:
 
     aws.answer = refuse
     message = f"^of 3 sandboxes of the function {aws.function} none could be started: "
-    with pytest.raises(InvokeError, match=message) as caught:
+    with pytest.raises(TaskFailedError, match=message) as caught:
         asyncio.run(make(calls=3).warm())
     assert caught.value.reason == "died"
 
@@ -332,5 +332,5 @@ def test_closing_leaves_nothing(aws: Cloud) -> None:
         functions.close()
         functions.close()
     (error,) = invoke(functions, b"d")
-    assert isinstance(error, InvokeError)
+    assert isinstance(error, TaskFailedError)
     assert error.reason == "refused"

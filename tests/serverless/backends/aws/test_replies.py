@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.function.invocation import response
+from dorylax.serverless.wire.errors import TaskFailedError
 
 URL = "https://lambda.eu-central-1.amazonaws.com/2015-03-31/functions/dorylax/invocations"
 SECRET = "t0p-secret"
@@ -31,11 +31,11 @@ def error_of(code: str, status: int = 400, message: str = "Why.") -> ClientError
 def meaning(error: Exception) -> str:
     found = problem_of(error)
     assert SECRET not in str(found)
-    return found.reason if isinstance(found, InvokeError) else "fatal"
+    return found.reason if isinstance(found, TaskFailedError) else "fatal"
 
 
-def function_failed(payload: bytes) -> InvokeError | RunError:
-    with pytest.raises((InvokeError, RunError)) as caught:
+def function_failed(payload: bytes) -> TaskFailedError | RunError:
+    with pytest.raises((TaskFailedError, RunError)) as caught:
         answer_of(payload, "Unhandled")
     return caught.value
 
@@ -50,7 +50,7 @@ def test_an_answer(answer: bytes | None) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"{}", b"[1", b"Task timed out after 3.00 seconds", b"\xff" * 9])
 def test_what_is_no_answer_although_there_was_no_error(payload: bytes) -> None:
-    with pytest.raises(InvokeError, match="answered with something that is not a response") as caught:
+    with pytest.raises(TaskFailedError, match="answered with something that is not a response") as caught:
         answer_of(payload, None)
     assert caught.value.reason == "died"
 
@@ -85,7 +85,7 @@ def test_what_is_no_answer_although_there_was_no_error(payload: bytes) -> None:
 def test_errors_of_the_function(kind: str | None, message: str, reason: str, text: str) -> None:
     document = {"errorMessage": message} | ({} if kind is None else {"errorType": kind, "stackTrace": []})
     found = function_failed(json.dumps(document).encode())
-    assert (found.reason if isinstance(found, InvokeError) else "fatal") == reason
+    assert (found.reason if isinstance(found, TaskFailedError) else "fatal") == reason
     assert text in str(found)
 
 

@@ -17,12 +17,12 @@ from support.backends import need_emulator
 from support.leftovers import nothing_left
 from support.processes import LONG, members, until
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.emulator.supervisor import running
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import TaskFailedError
 
 KEYS = RunKeys.make()
 _FUNCTION = """
@@ -93,7 +93,7 @@ def ask(process: EmulatedProcess, event: str, timeout: float = LONG) -> str:
 
 
 def refused(process: EmulatedProcess, event: str, reason: str, text: str, timeout: float = LONG) -> None:
-    with pytest.raises(InvokeError, match=text) as caught:
+    with pytest.raises(TaskFailedError, match=text) as caught:
         ask(process, event, timeout)
     assert caught.value.reason == reason
     assert not process.is_alive()
@@ -169,7 +169,7 @@ def test_a_runtime_that_is_busy_does_not_survive(start: Start, victim: str) -> N
 
 
 def test_what_cannot_be_imported_says_why(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(InvokeError, match=r"cannot start: .*this cannot be imported.*are in the log$") as caught:
+    with pytest.raises(TaskFailedError, match=r"cannot start: .*this cannot be imported.*are in the log$") as caught:
         start(BROKEN="1")
     assert caught.value.reason == "refused"
     assert "in import_module" in caplog.text  # the traceback
@@ -177,7 +177,7 @@ def test_what_cannot_be_imported_says_why(start: Start, caplog: pytest.LogCaptur
 
 def test_a_start_that_takes_too_long(start: Start) -> None:
     process = start(ready=False)
-    with pytest.raises(InvokeError, match=r"cannot start: .*starting took over 0\.01 s") as caught:
+    with pytest.raises(TaskFailedError, match=r"cannot start: .*starting took over 0\.01 s") as caught:
         process.wait_ready(0.01)
     assert caught.value.reason == "timeout"
 
@@ -192,7 +192,9 @@ exit 2
 def test_what_an_emulator_says_that_ends_at_once_is_logged(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(InvokeError, match=r"ended with exit status 2 while starting; its last lines are in") as caught:
+    with pytest.raises(
+        TaskFailedError, match=r"ended with exit status 2 while starting; its last lines are in"
+    ) as caught:
         start(emulator=script(tmp_path, _PANICS))
     assert caught.value.reason == "refused"
     assert "\n" not in str(caught.value)
@@ -219,7 +221,7 @@ def test_an_emulator_of_another_machine(start: Start, tmp_path: Path) -> None:
     program = tmp_path / "emulator"
     program.write_bytes(b"\x7fELF of something else")
     program.chmod(0o755)
-    with pytest.raises(InvokeError, match=r"cannot start: .*exit status 127 while starting \(.*Exec format error"):
+    with pytest.raises(TaskFailedError, match=r"cannot start: .*exit status 127 while starting \(.*Exec format error"):
         start(emulator=program)
 
 

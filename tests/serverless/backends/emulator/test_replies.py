@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import response
+from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"an answer"])
@@ -41,7 +41,7 @@ _LARGE = {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": "Respons
     ],
 )  # fmt: skip
 def test_what_is_no_answer(status: int, body: bytes, reason: str, text: str) -> None:
-    with pytest.raises(InvokeError, match=text) as caught:
+    with pytest.raises(TaskFailedError, match=text) as caught:
         answer_of(status, body)
     assert caught.value.reason == reason
     assert len(str(caught.value)) < 2000

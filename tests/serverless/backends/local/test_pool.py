@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support.pools import LONG, Pools, exists, invoke
 
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local import process
+from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 
@@ -60,7 +60,7 @@ def test_a_worker_that_dies_with_an_event_fails_it(servers: Any, pools: Pools, m
         os.kill(pid, signal.SIGKILL)
         await call
 
-    with pytest.raises(InvokeError, match=r"worker process \d+ died of SIGKILL while computing") as caught:
+    with pytest.raises(TaskFailedError, match=r"worker process \d+ died of SIGKILL while computing") as caught:
         asyncio.run(kill_it())
     assert caught.value.reason == "died"
     assert pool.pids == ()
@@ -74,7 +74,7 @@ def test_a_worker_that_takes_too_long_is_killed_and_replaced(servers: Any, pools
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
     # An event as large as any: a pipe does not take it whole, and its reader has stopped.
-    with pytest.raises(InvokeError, match=r"was ended: computing took over 0.2 s") as caught:
+    with pytest.raises(TaskFailedError, match=r"was ended: computing took over 0.2 s") as caught:
         asyncio.run(pool.invoke(b"x" * MAX_EVENT_BYTES, 0.2))
     assert caught.value.reason == "timeout"
     assert not exists(pid)
@@ -116,7 +116,7 @@ def test_what_is_printed_while_a_worker_starts_is_no_answer(
 
 def test_a_worker_that_cannot_be_set_up_is_refused(pools: Pools, capfd: pytest.CaptureFixture[str]) -> None:
     pool = pools(settings={"jax_no_such_setting": True})
-    with pytest.raises(InvokeError, match=r"could not start \(exit status 1\)") as caught:
+    with pytest.raises(TaskFailedError, match=r"could not start \(exit status 1\)") as caught:
         asyncio.run(pool.warm())
     assert caught.value.reason == "refused"
     assert "jax_no_such_setting" in capfd.readouterr().err
@@ -124,7 +124,7 @@ def test_a_worker_that_cannot_be_set_up_is_refused(pools: Pools, capfd: pytest.C
 
 def test_a_worker_that_is_not_there_is_refused(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(InvokeError, match=r"a worker process cannot be started: .*'/no/such/python'") as caught:
+    with pytest.raises(TaskFailedError, match=r"a worker process cannot be started: .*'/no/such/python'") as caught:
         asyncio.run(pools().warm())
     assert caught.value.reason == "refused"
 
