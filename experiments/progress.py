@@ -106,7 +106,8 @@ class SweepProgress:
             self._taken.append(self._clock() - self._begun.get(key, self._clock()))
         else:
             self._failed += 1
-        self._progress.remove_task(self._lines.pop(key))
+        if key in self._lines:
+            self._progress.remove_task(self._lines.pop(key))
         self._print(f"{self._names[key]}: {_described(outcome)}")
         self._refresh()
 
