@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.experiments.convergence import crossing, target_of
+from dorylax.experiments.measures import crossing, target_of
 from dorylax.experiments.seed_statistics import mean_of_ratios
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.engine import Pipeline

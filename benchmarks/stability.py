@@ -86,7 +86,7 @@ def _rows(group: Group) -> Iterator[Row]:
         yield Row(
             group.name or variant.runs[0].run.config.data.name,
             variant.runs[0].run.config.dotted()["pipeline.intervals"],
-            found.seeds,
+            len(found.runs),
             ahead / sum(len(run.history) for run in variant.runs),
             found.sign or "",
             ratios.get("epochs"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dorylax.experiments.frame import load
+    from dorylax.experiments.table import load
 
 __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":
-        from dorylax.experiments.frame import load
+        from dorylax.experiments.table import load
 
         return load
     raise AttributeError(f"module 'dorylax.experiments' has no attribute {name!r}")

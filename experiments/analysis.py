@@ -7,19 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+import numpy as np
 import pandas  # type: ignore[import-untyped]
 
-from dorylax.experiments.convergence import Crossing, crossing, target_of
-from dorylax.experiments.measures import (
-    COMPARED,
-    PUBLISHED,
-    PUBLISHED_OF_TRAINED,
-    QUESTIONS,
-    RATIO,
-    TO_TARGET,
-    TO_TARGET_RATIO,
-    Question,
-)
+from dorylax.experiments import measures
+from dorylax.experiments.measures import COMPARED, TO_TARGET, Question
 from dorylax.experiments.names import metric_of
 from dorylax.experiments.runner import history_of
 from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
@@ -35,6 +27,8 @@ DIFFERENCES = ("accuracy", "best", "last")
 
 AT_LEAST, AT_MOST = "≥ ", "≤ "
 """Signs of ratios that are bounds."""
+
+_Pair = tuple[pandas.DataFrame, pandas.DataFrame]
 
 
 @final
@@ -56,31 +50,26 @@ class RunHistory:
         """The validation accuracies of `evaluated`."""
         return [record.score("val") or 0.0 for record in self.evaluated]
 
-    @property
-    def best(self) -> float:
-        """The highest validation accuracy."""
-        return max(self.scores, default=0.0)
-
-    def crossing(self, target: float) -> Crossing:
+    def crossing(self, target: float) -> measures.Crossing:
         """The epoch at which validation accuracy reached a target."""
-        found, records = crossing(self.scores, target), self.evaluated
-        if found.censored:
-            return Crossing(len(self.history), censored=True)
-        return Crossing(records[found.epochs - 1].epoch + 1, censored=False)
+        found = measures.crossing(self.scores, target)
+        return measures.Crossing(
+            len(self.history) if found.censored else self.evaluated[found.epochs - 1].epoch + 1, found.censored
+        )
 
     def measured(self, target: float) -> dict[str, Any]:
         """The run's numbers: of a simulation, or of training until the target, censored at the last epoch."""
         if self.run.simulation is not None:
             return {**{name: self.summary[name] for name in COMPARED}, "reached": True}
-        found = self.crossing(target)
+        epochs, censored = self.crossing(target)
         return {
-            "epochs": float(found.epochs),
-            "seconds": sum(record.seconds for record in self.history[: found.epochs]),
-            "dollars": self.history[found.epochs - 1].dollars if found.epochs else 0.0,
+            "epochs": float(epochs),
+            "seconds": sum(record.seconds for record in self.history[:epochs]),
+            "dollars": self.history[epochs - 1].dollars if epochs else 0.0,
             "accuracy": score_in(self.summary, "test") if metric_of([self.summary]).fraction else None,
-            "best": self.best,
+            "best": max(self.scores, default=0.0),
             "last": statistics.fmean(self.scores[-LAST:] or [0.0]),
-            "reached": not found.censored,
+            "reached": not censored,
         }
 
 
@@ -94,60 +83,66 @@ class Finding:
     the variant fails in one of them there is no ratio.
 
     Attributes:
-        name: Of the variant.
-        question: The question of the sweep.
-        simulated: Whether the runs are simulated instead of trained.
-        ratios: By measure.
-        differences: By name in `DIFFERENCES`.
-        seeds: Pairs of runs.
-        reached: Runs of the variant that reach the target.
-        baseline_reached: Runs of the baseline that do.
-        sign: Of the ratios: `AT_LEAST`, `AT_MOST` or empty; None if both sides miss the target on different seeds.
+        groups: Names of the groups that have the variant.
+        pairs: In each group the numbers (`RunHistory.measured`) of the variant and of the baseline, a row per common seed.
+        failed: Names of the groups in which it misses the target on a seed on which the baseline reaches it.
+        sign: Sign of the ratios: `AT_LEAST`, `AT_MOST` or empty; None if both sides miss the target on different seeds.
+        judged: Number of groups that the ratios rest on, if they are no bounds.
+        ratios: Ratios to the baseline by measure.
+        differences: Differences to the baseline, keyed by `DIFFERENCES`; empty for simulations.
         less: Number of groups in which the whole interval of the ratio in question is below 1.
         more: Number of groups in which it is above 1, or the variant has failed.
-        groups: Names of the groups that have the variant.
-        failed: Names of those in which it misses the target on a seed on which the baseline reaches it.
-        judged: Number of groups that the ratios rest on.
-        means: Means over the variant's runs that reach the target.
-        pairs: The values of both sides that each ratio and difference rests on, by measure.
     """
 
     name: str
     question: Question
     simulated: bool
+    groups: tuple[str, ...]
+    pairs: Sequence[_Pair]
+    failed: tuple[str, ...]
+    sign: str | None
+    judged: int
     ratios: Mapping[str, Interval]
     differences: Mapping[str, Interval]
-    seeds: int
-    reached: int
-    baseline_reached: int
-    sign: str | None
-    less: int
-    more: int
-    groups: tuple[str, ...]
-    failed: tuple[str, ...]
-    judged: int
-    means: Mapping[str, float]
-    pairs: Mapping[str, tuple[list[float], list[float]]] = dataclasses.field(default_factory=dict)
+    less: int = 0
+    more: int = 0
+
+    @property
+    def runs(self) -> pandas.DataFrame:
+        """The numbers of the variant's runs in all groups."""
+        return pandas.concat([mine for mine, _ in self.pairs])
+
+    def mean(self, measure: str) -> float | None:
+        """The mean over the variant's runs that reach the target; None if it is not known."""
+        values = self.runs.loc[self.runs["reached"], measure]
+        return float(values.mean()) if len(values) and values.notna().all() else None
 
     @property
     def compared(self) -> bool:
         """Whether any run of either side reaches the target."""
-        return bool(self.reached or self.baseline_reached)
-
-    @property
-    def accuracy(self) -> Interval | None:
-        """The difference of test accuracies."""
-        return self.differences.get("accuracy")
-
-    @property
-    def answer(self) -> Interval | None:
-        """The ratio that the question is about, or the difference of accuracies; None if it is not known."""
-        return self.accuracy if self.question.measure == "accuracy" else self.ratios.get(self.measure)
+        return any(side["reached"].any() for pair in self.pairs for side in pair)
 
     @property
     def measure(self) -> str:
         """Name of the measure that the question is about."""
-        return self.question.of(simulated=self.simulated)
+        return str(self.question.simulated if self.simulated else self.question.measure)
+
+    @property
+    def answer(self) -> Interval | None:
+        """The ratio that the question is about, or the difference of accuracies; None if it is not known."""
+        return (self.differences if self.measure == "accuracy" else self.ratios).get(self.measure)
+
+    @property
+    def side(self) -> int:
+        """The side of 1 on which the whole interval of the ratio in question lies: -1, 1, or 0 for neither.
+
+        Simulations of one seed hardly vary, so their estimate decides.
+        """
+        if (ratio := self.ratios.get(self.measure)) is None:
+            return 0
+        exact = self.simulated and not ratio.exists
+        low, high = (ratio.estimate, ratio.estimate) if exact else (ratio.low, ratio.high)
+        return int(low > 1) - int(high < 1)
 
     @property
     def badness(self) -> float | None:
@@ -160,16 +155,10 @@ class Finding:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Variant:
-    """A setting with its runs that are done.
+    """A setting (the keys that vary) with its runs that are done, of so many `planned` ones.
 
-    Attributes:
-        setting: The keys that vary.
-        name: Its label, or a short name within its group.
-        runs: The runs.
-        planned: Number of runs in the sweep.
-        is_baseline: Whether the others of its group are compared with it.
-        finding: Finding on the variant, or None without a comparison or a seed that is done on both sides.
-        published: Published numbers, keyed by measure.
+    Its name is its label, or a short name within its group. The finding is None without a comparison or a seed that is
+    done on both sides. Published numbers are keyed by measure.
     """
 
     setting: Mapping[str, Any]
@@ -192,13 +181,9 @@ class Group:
     """Variants that are compared with each other, or all variants of a sweep without a baseline.
 
     Attributes:
-        name: The values that they have in common; empty if there are none.
-        common: These values by key.
-        variants: In the order of the sweep.
-        target: Target validation accuracy, or None without a comparison.
+        name: The values that they have in `common`; empty if there are none.
+        target: Target validation accuracy as a fraction, or None without a comparison.
         source: Source of the published numbers, if any.
-        metric: The metric of the runs.
-        simulated: Whether the runs are simulated instead of trained.
         times: "simulated " if times and costs are, before their names.
     """
 
@@ -230,29 +215,25 @@ class Group:
     def published(self) -> list[str]:
         """Names of published numbers of any variant."""
         names = {name for one in self.variants for name in one.published}
-        return [name for name in (*PUBLISHED, *PUBLISHED_OF_TRAINED) if name in names]
+        return [name for name in (*measures.PUBLISHED, *measures.PUBLISHED_OF_TRAINED) if name in names]
 
     def published_ratio(self, name: str, measure: str) -> float | None:
         """The published ratio of a variant to the baseline."""
         numbers = next((one.published for one in self.variants if one.name == name), {})
-        return numbers.get(measure + (RATIO if self.simulated else TO_TARGET_RATIO))
+        return numbers.get(measure + (measures.RATIO if self.simulated else measures.TO_TARGET_RATIO))
 
 
 def analyse(study: Study) -> list[Group]:
-    """Group the runs of a sweep without parts, and compare them.
-
-    Raises:
-        RunDirectoryError: A run's metrics.jsonl cannot be read.
-    """
+    """Group the runs of a sweep without parts, and compare them; raises RunDirectoryError as `history_of`."""
     done = [one for one in study.outcomes if one.status == "done"]
     return grouped(study.sweep, [RunHistory(one.run, history_of(study.folder, one), one.summary) for one in done])
 
 
 def grouped(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
     """Group and compare runs that have been read."""
-    comparison, groups = sweep.comparison, dict[Any, dict[Any, list[Run]]]()
+    groups = dict[Any, dict[Any, list[Run]]]()
     for run in sweep.runs:
-        place = () if comparison is None else comparison.group(run)
+        place = () if sweep.comparison is None else sweep.comparison.group(run)
         groups.setdefault(place, {}).setdefault(tuple(run.setting.items()), []).append(run)
     # The value of one key names a group if it distinguishes all groups.
     commons = [dict(place) for place in groups]
@@ -261,46 +242,49 @@ def grouped(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
     for common, settings in zip(commons, groups.values(), strict=True):
         shown = {key: value for key, value in common.items() if key in keys[:1] or not keys}
         name = next(iter(settings.values()))[0].named(shown) if shown else ""
-        found.append(_group(name, common, settings, by_key, sweep))
+        found.append(_group(name, common, list(settings.values()), by_key, sweep))
     return found
 
 
 def _group(
     name: str,
     common: Mapping[str, Any],
-    settings: Mapping[Any, Sequence[Run]],
+    settings: Sequence[Sequence[Run]],
     done: Mapping[str, RunHistory],
     sweep: Sweep,
 ) -> Group:
     comparison, published = sweep.comparison, sweep.published
-    runs = {key: tuple(done[run.key] for run in planned if run.key in done) for key, planned in settings.items()}
-    base = next(
-        (key for key, planned in settings.items() if comparison is not None and comparison.is_baseline(planned[0])),
-        None,
+    runs = [tuple(done[run.key] for run in planned if run.key in done) for planned in settings]
+    bases = (
+        place for place, (run, *_) in enumerate(settings) if comparison is not None and comparison.is_baseline(run)
     )
-    metric = metric_of(one.summary for found in runs.values() for one in found)
-    simulated, target = sweep.simulated, None
+    base = next(bases, None)
+    metric = metric_of(one.summary for of in runs for one in of)
+    target = None
     # Losses and errors have no target: how far one may lie behind another depends on its unit.
-    if comparison is not None and base is not None and runs[base] and (metric.fraction or simulated):
-        target = comparison.target
+    if comparison is not None and base is not None and runs[base] and (metric.fraction or sweep.simulated):
+        target = 0.0 if sweep.simulated else comparison.target
         if target is None:
-            target = 0.0 if simulated else target_of([one.best for one in runs[base]], comparison.margin)
+            target = measures.target_of([max(one.scores, default=0.0) for one in runs[base]], comparison.margin)
     variants = []
-    for key, planned in settings.items():
-        setting = {one: value for one, value in key if one not in common}
-        if base is not None and key != base:
-            setting = {one: value for one, value in setting.items() if not same(value, dict(base)[one])}
-        title = planned[0].named(setting)
-        if key == base and comparison is not None and comparison.name is not None:
-            title = comparison.name
+    for place, planned in enumerate(settings):
+        setting, of_base = planned[0].setting, {} if base is None or base == place else settings[base][0].setting
+        shown = {
+            key: value
+            for key, value in setting.items()
+            if key not in common and not (key in of_base and same(value, of_base[key]))
+        }
+        title = planned[0].named(shown)
+        if place == base and comparison is not None:
+            title = comparison.name or title
         finding = None
-        if comparison is not None and target is not None and base is not None:
-            finding = compare(title, runs[key], runs[base], target, group=name, asks=comparison.asks)
-        found = {} if published is None else published.of(dict(key))
-        variants.append(Variant(dict(key), title, runs[key], len(planned), key == base, finding, found))
+        if comparison is not None and base is not None and target is not None:
+            finding = compare(title, runs[place], runs[base], target, group=name, asks=comparison.asks)
+        numbers = {} if published is None else published.of(setting)
+        variants.append(Variant(setting, title, runs[place], len(planned), place == base, finding, numbers))
     source = None if published is None else published.source
     times = "simulated " * all(run.virtual or run.simulation is not None for run in sweep.runs)
-    return Group(name, common, tuple(variants), target, source, metric, simulated, times)
+    return Group(name, common, tuple(variants), target, source, metric, sweep.simulated, times)
 
 
 def compare(
@@ -321,91 +305,67 @@ def compare(
     if not seeds:
         return None
     mine, theirs = mine.loc[seeds], theirs.loc[seeds]
-    judged = mine["reached"] | theirs["reached"]
-    simulated = runs[0].run.simulation is not None
-    names = COMPARED if simulated else (*TO_TARGET, *DIFFERENCES)
-    pairs: dict[str, tuple[list[float], list[float]]] = {}
-    for column in names:
-        of_all = column in DIFFERENCES
-        first, second = mine[column][judged | of_all], theirs[column][judged | of_all]
-        if len(first) and first.notna().all() and second.notna().all() and (of_all or second.all()):
-            pairs[column] = [float(value) for value in first], [float(value) for value in second]
-    lower = bool((theirs["reached"] & ~mine["reached"]).any())
-    upper = bool((mine["reached"] & ~theirs["reached"]).any())
-    sign = None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
-    # A bound on the other side of 1 says nothing, and neither do two.
-    ratios = {column: mean_of_ratios([pair]) for column, pair in pairs.items() if column not in DIFFERENCES}
-    ratios = {
-        column: ratio
-        for column, ratio in ratios.items()
-        if sign is not None and not (lower and ratio.estimate < 1) and not (upper and ratio.estimate > 1)
-    }
-    reached, question = mine[mine["reached"]], QUESTIONS[asks]
-    means = {
-        column: float(reached[column].mean()) for column in names if len(reached) and reached[column].notna().all()
-    }
-    ratio = ratios.get(question.of(simulated=simulated))
-    where = 0 if ratio is None else side(ratio, simulated=simulated)
-    return Finding(
+    lower, upper = theirs["reached"] & ~mine["reached"], mine["reached"] & ~theirs["reached"]
+    sign = None if lower.any() and upper.any() else AT_LEAST if lower.any() else AT_MOST if upper.any() else ""
+    simulated, pairs = runs[0].run.simulation is not None, [(mine, theirs)]
+    ratios = _ratios(pairs if sign is not None else [], simulated=simulated)
+    # A bound on the other side of 1 says nothing.
+    least, most = 1.0 if sign == AT_LEAST else -np.inf, 1.0 if sign == AT_MOST else np.inf
+    found = Finding(
         name,
-        question,
+        measures.QUESTIONS[asks],
         simulated,
-        ratios,
-        {column: mean_of_differences([pairs[column]]) for column in DIFFERENCES if column in pairs},
-        seeds=len(seeds),
-        reached=len(reached),
-        baseline_reached=int(theirs["reached"].sum()),
-        sign=sign,
-        less=int(where < 0),
-        more=int(where > 0),
         groups=(group,),
-        failed=(group,) if lower else (),
-        judged=int(judged.any() and sign == ""),
-        means=means,
         pairs=pairs,
+        failed=(group,) if lower.any() else (),
+        sign=sign,
+        judged=int((mine["reached"] | theirs["reached"]).any() and sign == ""),
+        ratios={measure: ratio for measure, ratio in ratios.items() if least <= ratio.estimate <= most},
+        differences=_differences(pairs, simulated=simulated),
     )
-
-
-def side(ratio: Interval, *, simulated: bool) -> int:
-    """The side of 1 on which the whole interval lies: -1, 1, or 0 for neither.
-
-    Simulations of one seed hardly vary, so their estimate decides.
-    """
-    exact = simulated and not ratio.exists
-    low, high = (ratio.estimate, ratio.estimate) if exact else (ratio.low, ratio.high)
-    return int(low > 1) - int(high < 1)
+    return dataclasses.replace(found, less=int(found.side < 0), more=int(found.side > 0))
 
 
 def pool(groups: Sequence[Group]) -> list[Finding]:
     """Pool each variant over groups; empty if fewer than two groups compare anything."""
     by_name: dict[str, list[Finding]] = {}
-    for group in groups:
-        for one in group.findings:
-            by_name.setdefault(one.name, []).append(one)
-    several = sum(bool(group.findings) for group in groups) > 1
-    return [_pooled(name, found) for name, found in by_name.items() if several]
+    for one in (finding for group in groups for finding in group.findings):
+        by_name.setdefault(one.name, []).append(one)
+    return [_pooled(found) for found in by_name.values() if sum(bool(group.findings) for group in groups) > 1]
 
 
-def _pooled(name: str, found: Sequence[Finding]) -> Finding:
-    failed = tuple(group for one in found for group in one.failed)
-    fair = [] if failed else [one for one in found if one.judged]
-    measures = COMPARED if found[0].simulated else TO_TARGET
-    known = [column for column in measures if fair and all(column in one.pairs for one in fair)]
-    differing = [column for column in DIFFERENCES if all(column in one.pairs for one in found)]
-    return Finding(
-        name,
-        found[0].question,
-        found[0].simulated,
-        {column: mean_of_ratios([one.pairs[column] for one in fair]) for column in known},
-        {column: mean_of_differences([one.pairs[column] for one in found]) for column in differing},
-        seeds=sum(one.seeds for one in found),
-        reached=sum(one.reached for one in found),
-        baseline_reached=sum(one.baseline_reached for one in found),
+def _pooled(found: Sequence[Finding]) -> Finding:
+    pairs, failed = [pair for one in found for pair in one.pairs], tuple(group for one in found for group in one.failed)
+    fair = [] if failed else [one.pairs[0] for one in found if one.judged]
+    return dataclasses.replace(
+        found[0],
+        groups=tuple(group for one in found for group in one.groups),
+        pairs=pairs,
+        failed=failed,
         sign="",
+        judged=len(fair),
+        ratios=_ratios(fair, simulated=found[0].simulated),
+        differences=_differences(pairs, simulated=found[0].simulated),
         less=sum(one.less for one in found if not one.failed),
         more=sum(one.more for one in found if not one.failed) + len(failed),
-        groups=tuple(group for one in found for group in one.groups),
-        failed=failed,
-        judged=len(fair),
-        means={},
     )
+
+
+def _ratios(pairs: Sequence[_Pair], *, simulated: bool) -> dict[str, Interval]:
+    """Ratios of the numbers that are known on all seeds on which a run reaches the target."""
+    counted = [(mine["reached"] | theirs["reached"], mine, theirs) for mine, theirs in pairs]
+    known = [(mine[seeds].dropna(axis=1), theirs[seeds].dropna(axis=1)) for seeds, mine, theirs in counted]
+    return {
+        name: mean_of_ratios([(mine[name], theirs[name]) for mine, theirs in known])
+        for name in (COMPARED if simulated else TO_TARGET)
+        if known and all(len(a) and name in a and name in b and b[name].all() for a, b in known)
+    }
+
+
+def _differences(pairs: Sequence[_Pair], *, simulated: bool) -> dict[str, Interval]:
+    """Differences of the numbers that are known on all seeds."""
+    return {
+        name: mean_of_differences([(mine[name], theirs[name]) for mine, theirs in pairs])
+        for name in (() if simulated else DIFFERENCES)
+        if not any(side[name].isna().any() for pair in pairs for side in pair)
+    }

@@ -24,36 +24,36 @@ _NO_SETTINGS = (SEED, "train.recipe")
 
 
 def confounders(sweep: Sweep) -> list[str]:
-    """One line for each unnamed key that confounds or hides the effect of a sweep.
+    """One line for each unnamed key that confounds or hides the effect of a sweep; without `compare` hidden effects only.
 
     Keys that do not apply to a variant (options of other models, staleness without `async`) are no difference, and neither
-    are the constants of different optimizers.
-
-    Args:
-        sweep: any; without `compare` only hidden effects are found.
-
-    Returns:
-        The lines, each with the key, its values by variant and what to do, in the order of the configuration's keys.
+    are the constants of different optimizers. Lines come in the order of the configuration's keys, each with the values of a
+    key by variant and a remedy.
     """
     if sweep.parts:
         return [line for part in sweep.parts for line in confounders(part)]
-    comparison = sweep.comparison
-    hidden = _hidden_staleness(sweep)
+    comparison, compared = sweep.comparison, dict[Any, list[Run]]()
     if comparison is None or not comparison.stated:
-        return hidden
-    compared: dict[Any, list[Run]] = {}
+        return _hidden_staleness(sweep)
     for run in sweep.runs:
         compared.setdefault(comparison.pair(run), []).append(run)
     found: dict[str, dict[str, list[Run]]] = {}
     for runs in compared.values():
-        configs = [run.dotted() for run in runs]
-        named = {*_NO_SETTINGS, *sweep.axes, *(_OF_OPTIMIZERS if _differ("optimizer.name", configs) else ())}
+        configs = [_applied(run) for run in runs]
+        optimizers = {config["optimizer.name"] for config in configs if "optimizer.name" in config}
+        named = {*_NO_SETTINGS, *sweep.axes, *(_OF_OPTIMIZERS if len(optimizers) > 1 else ())}
         for key in dict.fromkeys(key for config in configs for key in config if key not in named):
-            if _differ(key, configs):
+            if len({config[key] for config in configs if key in config}) > 1:
                 for run, config in zip(runs, configs, strict=True):
-                    if _applies(key, config):
-                        found.setdefault(key, {}).setdefault(plain(config[key]), []).append(run)
-    return [*(_line(key, values, comparison) for key, values in found.items()), *hidden]
+                    if key in config:
+                        found.setdefault(key, {}).setdefault(config[key], []).append(run)
+    return [_line(key, values, comparison) for key, values in found.items()] + _hidden_staleness(sweep)
+
+
+def _applied(run: Run) -> dict[str, str]:
+    """The keys that say something in a configuration, which omits unused options, with their values as text."""
+    settings = run.dotted().items()
+    return {key: plain(value) for key, value in settings if key not in _ASYNC_ONLY or value is not None}
 
 
 def _hidden_staleness(sweep: Sweep) -> list[str]:
@@ -70,24 +70,13 @@ def _hidden_staleness(sweep: Sweep) -> list[str]:
     ]
 
 
-def _applies(key: str, config: Mapping[str, Any]) -> bool:
-    """Whether a key says something in a configuration, which omits unused options."""
-    return key in config and (key not in _ASYNC_ONLY or config[key] is not None)
-
-
-def _differ(key: str, configs: Sequence[Mapping[str, Any]]) -> bool:
-    return len({plain(config[key]) for config in configs if _applies(key, config)}) > 1
-
-
 def _line(key: str, values: Mapping[str, Sequence[Run]], comparison: Comparison) -> str:
     """`pipeline.update differs between …: per_epoch (pipe); per_interval (async). …`."""
     cause = next((one for one in comparison.keys if _decides((one,), values)), None)
     keys = (cause,) if cause else comparison.keys
     if not _decides(keys, values):  # the compared settings differ from group to group
         keys = tuple(values[next(iter(values))][0].setting)
-    listed = "; ".join(
-        f"{text} ({' / '.join(dict.fromkeys(_name(run, keys) for run in runs))})" for text, runs in values.items()
-    )
+    listed = "; ".join(f"{text} ({' / '.join(_names(runs, keys))})" for text, runs in values.items())
     return (
         f"{key} differs between variants that are compared, and the sweep does not name it: {listed}. "
         f"Give it one value in base, or list its values in zip, beside {cause or comparison.keys[0]}"
@@ -96,9 +85,9 @@ def _line(key: str, values: Mapping[str, Sequence[Run]], comparison: Comparison)
 
 def _decides(keys: Sequence[str], values: Mapping[str, Sequence[Run]]) -> bool:
     """Whether the value follows from these keys alone."""
-    names = [{_name(run, keys) for run in runs} for runs in values.values()]
+    names = [_names(runs, keys) for runs in values.values()]
     return len(set().union(*names)) == sum(map(len, names))
 
 
-def _name(run: Run, keys: Sequence[str]) -> str:
-    return short_name({key: run.setting[key] for key in keys})
+def _names(runs: Sequence[Run], keys: Sequence[str]) -> dict[str, None]:
+    return dict.fromkeys(short_name({key: run.setting[key] for key in keys}) for run in runs)

@@ -6,6 +6,7 @@ An executor (`executors`) runs the open runs of a sweep. A watcher receives thei
 from __future__ import annotations
 
 import contextlib
+import functools
 import statistics
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from dorylax.signals import Terminated, terminations
 from dorylax.trainer.saving.places import lost_newest
 
 if TYPE_CHECKING:
-    from dorylax.runs.result import EpochRecord, TrainResult
+    from dorylax.runs.result import EpochRecord
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]
 """By Ctrl-C, or by SIGTERM."""
@@ -52,19 +53,9 @@ class RunObserver:
     """An observer of the trainer that passes events on, each by the name of a watcher's method and its arguments."""
 
     def __init__(self, say: Callable[..., None]) -> None:
-        self._say = say
-
-    def started(self, total_epochs: int, first_epoch: int) -> None:
-        """See `dorylax.observers.base.Observer`."""
-        self._say("started", total_epochs, first_epoch)
-
-    def epoch(self, record: EpochRecord) -> None:
-        """See `dorylax.observers.base.Observer`."""
-        self._say("epoch", record)
-
-    def finished(self, result: TrainResult) -> None:
-        """See `dorylax.observers.base.Observer`."""
-        self._say("finished", result.summary())
+        self.started = functools.partial(say, "started")
+        self.epoch = functools.partial(say, "epoch")
+        self.finished = lambda result: say("finished", result.summary())
 
 
 @runtime_checkable
@@ -74,20 +65,11 @@ class Executor(Protocol):
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
     ) -> Generator[RunOutcome, None, None]:
-        """Run runs. If it is closed early, running runs stop with a checkpoint, as on a signal.
+        """Run runs in a folder that this process has locked, or in None to write nothing. Events come in this process.
 
-        Args:
-            runs: The runs to do.
-            folder: Folder of the sweep, which this process has locked; None to write nothing.
-            watcher: Receives events, in this process.
-            options: Options of all runs.
-
-        Yields:
-            The outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a signal
-            has stopped a run.
-
-        Raises:
-            OSError: A run has failed, and the file system refuses to record the reason.
+        Yields the outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a
+        signal has stopped a run. If it is closed early, running runs stop with a checkpoint, as on a signal. Raises
+        OSError if a run has failed, and the file system refuses to record the reason.
         """
         ...
 
@@ -97,17 +79,15 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
 
     A finished run whose newest checkpoint is lost is open again, and continues from the checkpoint before.
     """
-    if folder is None:
-        return {run.key: RunOutcome(run, "open") for run in sweep.runs}
-    found = [inspect(folder, run) for run in sweep.runs]
-    return {one.run.key: RunOutcome(one.run, "open") if _has_lost(folder, one) else one for one in found}
-
-
-def _has_lost(folder: Path, outcome: RunOutcome) -> bool:
-    run, epochs = outcome.run, outcome.summary.get("epochs")
-    if outcome.status != "done" or run.simulation is not None or epochs is None:
-        return False
-    return lost_newest(directory(folder, run), run.config.train.checkpoints, epochs)
+    found = {}
+    for run in sweep.runs:
+        one = RunOutcome(run, "open") if folder is None else inspect(folder, run)
+        if one.status == "done" and run.simulation is None and folder is not None:
+            epochs = one.summary.get("epochs")
+            if epochs is not None and lost_newest(directory(folder, run), run.config.train.checkpoints, epochs):
+                one = RunOutcome(run, "open")
+        found[run.key] = one
+    return found
 
 
 def expected_seconds(outcomes: Collection[RunOutcome]) -> dict[str, float]:
@@ -137,17 +117,9 @@ def carry_out(
     executor: Executor,
     options: RunOptions = USUAL,
 ) -> tuple[dict[str, RunOutcome], Stopped | None]:
-    """Run the runs that are not done.
+    """Run the runs that are not done, after `known_outcomes`, with an executor; all but `InProcess` need a folder.
 
-    Args:
-        known: Outcomes so far, from `known_outcomes`.
-        folder: Folder of the sweep; None to write nothing.
-        watcher: Receives events.
-        executor: Runs the runs; all but `InProcess` need a folder.
-        options: Options of all runs.
-
-    Returns:
-        The outcomes of all runs by key, and the signal that stopped them, if any.
+    Returns the outcomes of all runs by key, and the signal that stopped them, if any.
     """
     outcomes = dict(known)
     todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]

@@ -1,12 +1,7 @@
-"""Output folder of a sweep. `sweep.json` describes the sweep, so tables and reports need only the folder.
+"""Output folder of a sweep, whose files docs/sweeps.md lists.
 
-DIR/sweep.json         the sweep: name, text of its file, selected conditions, options of user code
-DIR/runs/KEY/          one directory per run; DIR/seed-0/, … in a sweep of one setting
-DIR/errors/KEY.txt     tracebacks of failed runs
-DIR/results.csv        one row per run (`table`)
-DIR/timings.csv        times and hosts
-DIR/results.json       the output of `dorylax train --json`
-DIR/report.html, report.md, figures/
+`sweep.json` describes the sweep (name, text of its file, selected conditions, options of user code), so tables and reports
+need only the folder.
 """
 
 from __future__ import annotations
@@ -39,13 +34,7 @@ _LOCKED = (_FILE, "results.csv", "timings.csv", RESULTS)
 
 
 def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:
-    """Write `sweep.json`.
-
-    Args:
-        folder: Folder of the sweep.
-        sweep: Complete sweep, because readers of the folder expand the complete file.
-        conditions: Conditions that select the runs.
-    """
+    """Write `sweep.json`: the complete sweep, which readers expand, and the conditions that select the runs."""
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
     if sweep.file is not None and sweep.file.parent != CONFIGS:
@@ -59,11 +48,8 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other sweeps until the body or this process ends.
 
-    Creates a missing folder, and removes it at the end if it is still empty.
-
-    Raises:
-        ConfigError: If another process runs a sweep there.
-        OSError: If the folder cannot be created or written.
+    Creates a missing folder, and removes it at the end if it is still empty. Raises a ConfigError if another process runs a
+    sweep there.
     """
 
     def refuse(holder: str) -> None:
@@ -80,9 +66,7 @@ def locked(folder: Path) -> Iterator[None]:
 def check_folder(folder: Path, sweep: Sweep) -> None:
     """Check that this sweep may run in a folder. The sweep's file may have changed since an earlier run.
 
-    Raises:
-        ConfigError: If the folder contains another sweep, whose tables would be lost, or figures of the user.
-        OSError: If `sweep.json` cannot be read.
+    Raises a ConfigError if the folder contains another sweep, whose tables would be lost, or figures of the user.
     """
     try:
         name = _noted(folder)["name"]
@@ -94,11 +78,7 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
 
 def check_figures(folder: Path) -> None:
-    """Check that a report would not overwrite figures from other sources.
-
-    Raises:
-        ConfigError: If the folder contains figures, but neither sweep.json nor report.html.
-    """
+    """Raise a ConfigError if the folder contains figures, but neither sweep.json nor report.html."""
     ours = any((folder / name).is_file() for name in (_FILE, "report.html"))
     if (folder / "figures").exists() and not ours:
         raise ConfigError(
@@ -109,9 +89,7 @@ def check_figures(folder: Path) -> None:
 def read_study(folder: Path) -> Study:
     """Read the sweep of a folder and the outcomes of its runs, without executing user code.
 
-    Raises:
-        ConfigError: If the folder contains no sweep, or one written by a newer version.
-        OSError: If `sweep.json` cannot be read.
+    Raises a ConfigError if the folder contains no sweep, or one written by a newer version.
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted["own_options"])
@@ -127,30 +105,23 @@ def _noted(folder: Path) -> dict[str, Any]:
     try:
         with named(path):
             text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
+        content = unsealed(json.loads(text), without=SCHEMA)
+        if (schema := content["schema"]) > SCHEMA:
+            raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
+        return {
+            **{name: str(content[name]) for name in ("name", "text")},
+            "only": [(str(key), str(value)) for key, value in content["only"]],
+            "own_options": {str(name): dict(own) for name, own in content.get("own_options", {}).items()},
+            "file": content.get("file"),
+        }
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
             f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that dorylax sweep or dorylax train "
             "has made"
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise _damage(path, error) from None
-    try:
-        content = unsealed(content, without=SCHEMA)
-        schema = content["schema"]
-        if schema > SCHEMA:
-            raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
-        conditions = [(str(key), str(value)) for key, value in content["only"]]
-        options = {str(name): dict(own) for name, own in content.get("own_options", {}).items()}
-        texts = {name: str(content[name]) for name in ("name", "text")}
-        return {**texts, "only": conditions, "own_options": options, "file": content.get("file")}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise _damage(path, error) from None
-
-
-def _damage(path: Path, reason: Exception) -> ConfigError:
-    return ConfigError(
-        f"{path} is damaged ({reason}): start the sweep, or dorylax train with --resume, again, which writes it anew"
-    )
+        raise ConfigError(
+            f"{path} is damaged ({error}): start the sweep, or dorylax train with --resume, again, which writes it anew"
+        ) from None

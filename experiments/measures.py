@@ -1,9 +1,16 @@
-"""The numbers that runs are measured by: their columns, titles, formats, and the questions that a comparison may ask."""
+"""The numbers that runs are measured by: their columns, titles, formats, and the questions that a comparison may ask.
+
+The target of a comparison is the baseline's mean best validation accuracy minus one point. A run reaches it when its
+validation accuracy, averaged over three evaluations, does. A run that never does is censored at its last epoch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dorylax.observers.progress import dollars, duration
 from dorylax.terminal.output import percent
@@ -44,6 +51,9 @@ COMPARED = ("epoch_seconds", "seconds", "dollars", "value")
 TO_TARGET = ("epochs", "seconds", "dollars")
 """Measures of training until the target is reached that have a ratio to the baseline."""
 
+WINDOW = 3
+"""Evaluations averaged before the validation accuracy is compared with the target."""
+
 RATIO = "_ratio"
 TO_TARGET_RATIO = f"_to_target{RATIO}"
 PUBLISHED = (*MEASURES, *(f"{name}{RATIO}" for name in COMPARED))
@@ -53,7 +63,7 @@ PUBLISHED_OF_TRAINED = tuple(f"{name}{TO_TARGET_RATIO}" for name in TO_TARGET)
 
 
 class Question(NamedTuple):
-    """What a comparison asks.
+    """The question of a comparison.
 
     Attributes:
         measure: Of training, one of `TO_TARGET`; None if training has none.
@@ -61,7 +71,7 @@ class Question(NamedTuple):
         noun: Name of the measure.
         less: Verdict on a variant with less of it than the baseline.
         more: Verdict on a variant with more.
-        claim: What a better variant does, before the baseline's name.
+        claim: Claim about a better variant, before the baseline's name.
         wants_less: Whether less is better.
     """
 
@@ -73,19 +83,10 @@ class Question(NamedTuple):
     claim: str
     wants_less: bool = True
 
-    def of(self, *, simulated: bool) -> str:
-        """The measure of the runs."""
-        return str(self.simulated if simulated else self.measure)
-
     @property
     def better(self) -> str:
         """Verdict on a better variant."""
         return self.less if self.wants_less else self.more
-
-    @property
-    def worse(self) -> str:
-        """Verdict on a worse variant."""
-        return self.more if self.wants_less else self.less
 
 
 QUESTIONS: Mapping[str, Question] = {
@@ -113,3 +114,25 @@ def of_result(found: Mapping[str, Any]) -> dict[str, Any]:
         # Runs of earlier versions lack the network.
         **{f"{part}_busy": busy.get(part) for part in ("graph_servers", "functions", "parameter_servers", "network")},
     }
+
+
+class Crossing(NamedTuple):
+    """Epochs until a run reached a target, or all its epochs if `censored`."""
+
+    epochs: int
+    censored: bool
+
+
+def target_of(best: Sequence[float], margin: float = 0.01) -> float:
+    """Mean of the best validation accuracies (fractions) minus a margin; raises ValueError without a run."""
+    if not best:
+        raise ValueError("a target needs at least one run, got none")
+    return float(np.mean(best)) - margin
+
+
+def crossing(accuracies: Sequence[float], target: float) -> Crossing:
+    """Find the last of the first `WINDOW` evaluations (fractions, one per epoch) whose mean reaches the target."""
+    for end in range(WINDOW, len(accuracies) + 1):
+        if statistics.fmean(accuracies[end - WINDOW : end]) >= target:  # exactly rounded
+            return Crossing(end, censored=False)
+    return Crossing(len(accuracies), censored=True)

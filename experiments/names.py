@@ -14,33 +14,14 @@ if TYPE_CHECKING:
     from dorylax.config import RunConfig
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
-_OPTIONS = (
-    "freshness_of",
-    "smoothing",
-    "gradient_share",
-    "ahead_share",
-    "stability_gate",
-    "stale_price",
-)
-_USUAL = {
-    f"pipeline.{name}": value
-    for name, value in {
-        **ASYNC_DEFAULTS,
-        **{name: PipelineConfig.model_fields[name].default for name in _OPTIONS},
-    }.items()
-}
+_OPTIONS = ("freshness_of", "smoothing", "gradient_share", "ahead_share", "stability_gate", "stale_price")
+_DEFAULTS = {name: PipelineConfig.model_fields[name].default for name in _OPTIONS}
+_USUAL = {f"pipeline.{name}": value for name, value in (ASYNC_DEFAULTS | _DEFAULTS).items()}
 """Defaults of asynchronous training, which names leave out."""
-_NAMES = (
-    "graph.name",
-    "simulation.backend",
-    "cluster.graph_server",
-    "data.name",
-    "model.name",
-    "optimizer.name",
-    _MODE,
-    _UPDATE,
-    "pipeline.partitioner",
-)
+_NAMES = {
+    *("graph.name", "simulation.backend", "cluster.graph_server", "data.name", "model.name", "optimizer.name"),
+    *(_MODE, _UPDATE, "pipeline.partitioner"),
+}
 """Keys whose values need no key beside them."""
 
 
@@ -72,28 +53,16 @@ def short_name(setting: Mapping[str, Any]) -> str:
     """
     words = []
     for key, value in setting.items():
-        if (key in (_STALENESS, _UPDATE) and _MODE in setting) or _says_nothing(key, setting):
+        section, _, option = key.partition(".")
+        named = (_MODE if section == "pipeline" else f"{section}.name") in setting
+        if named and (key in (_STALENESS, _UPDATE) or value is None or (key in _USUAL and value == _USUAL[key])):
             continue
         if key == _MODE:
-            words.append(_mode(setting))
+            staleness, update = setting.get(_STALENESS), setting.get(_UPDATE)
+            parts = [value, None if staleness is None else f"S={staleness}", update]
+            words.append(" ".join(str(part) for part in parts if part is not None))
         elif key in _NAMES:
             words.append(str(value).rpartition(":")[2])  # of the user's own (FILE.py:NAME) the name
         else:
-            words.append(f"{key.partition('.')[2]}={plain(value)}")
+            words.append(f"{option}={plain(value)}")
     return ", ".join(words)
-
-
-def _says_nothing(key: str, setting: Mapping[str, Any]) -> bool:
-    section, value = key.partition(".")[0], setting[key]
-    said = _MODE if section == "pipeline" else f"{section}.name"
-    return said in setting and (value is None or (key in _USUAL and value == _USUAL[key]))
-
-
-def _mode(setting: Mapping[str, Any]) -> str:
-    staleness, update = setting.get(_STALENESS), setting.get(_UPDATE)
-    parts = [str(setting[_MODE])]
-    if staleness is not None:
-        parts.append(f"S={staleness}")
-    if update is not None:
-        parts.append(str(update))
-    return " ".join(parts)

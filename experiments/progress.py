@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from rich.progress import TaskID
+from rich.progress import Progress, TaskID
 
 from dorylax.experiments.measures import COMPARED, MEASURES
 from dorylax.experiments.sweep import Run, RunOutcome
@@ -42,47 +42,41 @@ class SweepProgress:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._stream = Lasting(sys.stderr if stream is None else stream)
-        self._clock, self._jobs = clock, jobs
-        self._places = {run.key: place for place, run in enumerate(runs, start=1)}
+        self._clock, self._jobs, self._known = clock, jobs, dict(seconds)
+        self._names = {run.key: f"[{place}/{len(runs)}] {run.label}" for place, run in enumerate(runs, start=1)}
         self._left = dict.fromkeys((run.key for run in todo), 1.0)  # shares of runs
-        self._known = dict(seconds)
-        self._done, self._failed = len(runs) - len(todo), 0
+        self._ended, self._failed = len(runs) - len(todo), 0
         self._begun: dict[str, float] = {}
         self._taken: list[float] = []
-        self._progress = terminal_bars(self._stream)
+        self._progress = terminal_bars(self._stream) or Progress(disable=True)
         self._lines: dict[str, TaskID] = {}
         self._totals: dict[str, int] = {}
-        if self._progress is not None:
-            self._whole = self._progress.add_task("sweep", total=len(runs), completed=self._done)
-            self._progress.start()
-            self._refresh()
+        self._whole = self._progress.add_task("sweep", total=len(runs))
+        self._progress.start()
+        self._refresh()
 
     def __enter__(self) -> SweepProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
+        if not self._progress.disable:  # Rich 14 would print an empty line
             self._progress.stop()
 
     def begins(self, run: Run) -> None:
         """See `Watcher`."""
         self._begun[run.key] = self._clock()
-        if self._progress is not None:
-            self._lines[run.key] = self._progress.add_task(f"  {run.label}", total=None, state="compiling …")
-            self._refresh()
+        self._lines[run.key] = self._progress.add_task(f"  {run.label}", total=None, state="compiling …")
+        self._refresh()
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
         """See `Watcher`."""
         self._totals[run.key] = total_epochs
-        if self._progress is not None:
-            self._progress.update(self._lines[run.key], total=total_epochs, completed=first_epoch)
+        self._progress.update(self._lines[run.key], total=total_epochs, completed=first_epoch)
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """See `Watcher`."""
         total = self._totals[run.key]
         self._left[run.key] = 1 - (record.epoch + 1) / total
-        if self._progress is None:
-            return
         parts = [f"epoch {record.epoch + 1}/{total}"]
         if run.simulation is None:
             parts.append(f"loss {record.loss:.4f}")
@@ -96,34 +90,29 @@ class SweepProgress:
     def again(self, run: Run, why: str) -> None:
         """See `Watcher`."""
         self._left[run.key] = 1.0
-        self._print(f"{self._name(run)}: {why}: it is run again")
+        self._print(f"{self._names[run.key]}: {why}: it is run again")
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`; the outcome has it."""
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
-        run = outcome.run
+        key = outcome.run.key
         if outcome.status == "open":
             return
-        self._left[run.key] = 0.0
+        self._left[key] = 0.0
+        self._ended += 1
         if outcome.status == "done":
-            self._done += 1
-            self._taken.append(self._clock() - self._begun.get(run.key, self._clock()))
-            described = _described(outcome)
+            self._taken.append(self._clock() - self._begun.get(key, self._clock()))
         else:
             self._failed += 1
-            described = f"failed: {outcome.error}"
-        if self._progress is not None:
-            self._progress.remove_task(self._lines.pop(run.key))
-        self._print(f"{self._name(run)}: {described}")
+        if key in self._lines:
+            self._progress.remove_task(self._lines.pop(key))
+        self._print(f"{self._names[key]}: {_described(outcome)}")
         self._refresh()
 
-    def _name(self, run: Run) -> str:
-        return f"[{self._places[run.key]}/{len(self._places)}] {run.label}"
-
     def _print(self, line: str) -> None:
-        if self._progress is None:
+        if self._progress.disable:
             print(line, file=self._stream, flush=True)
         else:
             self._progress.console.print(line, markup=False, highlight=False)
@@ -138,19 +127,16 @@ class SweepProgress:
         return sum(work) / max(1, min(self._jobs, len(work)))
 
     def _refresh(self) -> None:
-        if self._progress is None:
-            return
-        ended = self._done + self._failed
-        parts = [f"{ended}/{len(self._places)} runs"]
-        if self._failed:
-            parts.append(f"{self._failed} failed")
-        seconds = self.seconds_left() if ended < len(self._places) else None
+        seconds = self.seconds_left() if self._ended < len(self._names) else None
+        state = f"{self._ended}/{len(self._names)} runs" + (f"  {self._failed} failed" if self._failed else "")
         left = "" if seconds is None else f"about {duration(seconds)} left"
-        self._progress.update(self._whole, completed=ended, state="  ".join(parts), left=left)
+        self._progress.update(self._whole, completed=self._ended, state=state, left=left)
 
 
 def _described(outcome: RunOutcome) -> str:
     run, summary = outcome.run, outcome.summary
+    if outcome.status == "failed":
+        return f"failed: {outcome.error}"
     if run.simulation is None:
         text = describe_summary(summary)
     else:

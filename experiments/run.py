@@ -117,7 +117,10 @@ def sweep(
     folder = out or Path("runs") / whole.name
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    conditions = [_condition(text) for text in only]
+    for condition in only:
+        if "=" not in condition:
+            raise ConfigError(f"--only must be KEY=VALUE, got {condition!r}")
+    conditions = [(key, value) for key, _, value in (condition.partition("=") for condition in only)]
     chosen = select(whole, conditions)
     if no_verify:
         chosen = chosen.unverified()
@@ -141,7 +144,7 @@ def sweep(
             options = RunOptions(tensorboard=tensorboard)
             found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
         study = Study(chosen, list(found.values()), folder)
-        _show_results(study, with_report=with_report)
+        _show_results(study, folder, with_report=with_report)
     if stopped is not None:
         code = INTERRUPTED if stopped == "interrupted" else TERMINATED
         stop(f"{stopped}; finished runs are kept: the same command continues", code)
@@ -149,13 +152,6 @@ def sweep(
         first = error_file(folder, failed[0])
         stop(f"{len(failed)} of {len(found)} runs failed; the first one's traceback: {first}", FAILED)
     return 0
-
-
-def _condition(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--only must be KEY=VALUE, got {text!r}")
-    return key, value
 
 
 def _find(name: str) -> Path:
@@ -176,9 +172,8 @@ def _check_tensorboard(sweep: Sweep) -> None:
     if sweep.simulated:
         raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
     if simulated := sum(run.simulation is not None for run in sweep.runs):
-        click.echo(
-            f"--tensorboard: {simulated} of {len(sweep.runs)} runs are simulated, and leave nothing to show", err=True
-        )
+        total = len(sweep.runs)
+        click.echo(f"--tensorboard: {simulated} of {total} runs are simulated, and leave nothing to show", err=True)
     load_library()  # so that its absence is reported once, and not by every run
 
 
@@ -205,7 +200,7 @@ def _executor(
 
 def _show_todo(sweep: Sweep, folder: Path, jobs: int | None) -> None:
     """Print all runs with the time that finished ones took; `jobs` is 0 for the usual number, None with Ray."""
-    outcomes = list(known_outcomes(sweep, folder).values())
+    outcomes = known_outcomes(sweep, folder).values()
     seconds = expected_seconds(outcomes)
     for one in outcomes:
         took = f"  ({duration(seconds[one.run.key])})" if seconds else ""
@@ -219,16 +214,15 @@ def _show_todo(sweep: Sweep, folder: Path, jobs: int | None) -> None:
     click.echo(line)
 
 
-def _show_results(study: Study, *, with_report: bool) -> None:
+def _show_results(study: Study, folder: Path, *, with_report: bool) -> None:
     print_summary(study, f"sweep {study.sweep.name}")
-    assert study.folder is not None
-    click.echo(f"results: {study.folder / 'results.csv'}")
+    click.echo(f"results: {folder / 'results.csv'}")
     if not any(outcome.status == "done" for outcome in study.outcomes):
         return
     if with_report:
         from dorylax.experiments.report import write_report  # loads Matplotlib
 
-        click.echo(f"report: {write_report([study], study.folder)}")
+        click.echo(f"report: {write_report([study], folder)}")
     from dorylax.experiments.analysis import analyse  # loads pandas
     from dorylax.experiments.verdicts import answers
 

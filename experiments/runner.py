@@ -31,7 +31,7 @@ from dorylax.runs.result import EpochRecord
 from dorylax.store import metrics
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import make_folder, write_file, write_json
-from dorylax.store.run_directory import SCHEMA, RunDirectory, RunDirectoryError, differences, now
+from dorylax.store.run_directory import SCHEMA, RunDirectory, RunDirectoryError, check_schema, differences, now
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
 def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord]:
     """Return the epochs of a run that is done; of simulated epochs only the seconds are known.
 
-    Raises:
-        RunDirectoryError: Its metrics.jsonl cannot be read.
+    Raises RunDirectoryError if its metrics.jsonl cannot be read.
     """
     if outcome.run.simulation is not None:
         epochs = outcome.summary["found"]["simulated_epochs"]
@@ -116,10 +115,9 @@ def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord
 
 
 def check_data(sweep: Sweep) -> None:
-    """Check that all data sets exist in the given sizes.
+    """Check that all data sets exist in the given sizes, and that a graph known by its sizes has enough vertices.
 
-    Raises:
-        ConfigError: One does not; names similar ones. Or a graph known by its sizes has too few vertices.
+    Raises a ConfigError otherwise, which names similar data sets and sizes.
     """
     from dorylax.graph import datasets
     from dorylax.pipeline.prepare import check_counts
@@ -153,9 +151,7 @@ def run_one(
     path = None if folder is None else directory(folder, run)
     try:
         if run.simulation is not None:
-            outcome = simulate_one(run, path, observer)
-            _forget_error(folder, run)
-            return outcome
+            return simulate_one(run, path, observer)
         data = cache.load(run.config)
         with contextlib.ExitStack() as stack:
             observers = [observer]
@@ -172,17 +168,12 @@ def run_one(
             result = trainer.fit(interactive=False)
     except options.failures as error:
         text, line = traceback.format_exc(), user_line(error)
-        if line is not None:
-            text += f"\n{line}: {in_one_sentence(error)}\n"
-        elif hasattr(error, "__notes__"):  # else JAX's note on hidden frames would be the last line
-            text += f"\n{in_one_sentence(error)}\n"
+        if line is not None or hasattr(error, "__notes__"):  # else JAX's note on hidden frames would be the last line
+            text += "\n" + ("" if line is None else f"{line}: ") + f"{in_one_sentence(error)}\n"
         return fail(folder, run, text)
-    _forget_error(folder, run)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
-    if folder is None:
-        return RunOutcome(run, "done", result.summary())
-    return ended(folder, run)
+    return RunOutcome(run, "done", result.summary()) if folder is None else ended(folder, run)
 
 
 def ended(folder: Path, run: Run) -> RunOutcome:
@@ -192,16 +183,11 @@ def ended(folder: Path, run: Run) -> RunOutcome:
 
 
 def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
-    """Simulate a run; `path` is its directory, or None to write nothing.
-
-    Raises:
-        ConfigError, ScenarioError, SplitError, ValueError, OSError: As `simulate`; or the file system refuses.
-    """
+    """Simulate a run; `path` is its directory, or None to write nothing. Raises as `simulate`."""
     from dorylax.simulation.run import settling, simulate  # loads JAX
 
     assert run.simulation is not None
-    begun = time.perf_counter()
-    scenario = run.simulation.scenario(run.name, run.config)
+    begun, scenario = time.perf_counter(), run.simulation.scenario(run.name, run.config)
     epochs = min(run.simulation.how.epochs or settling(scenario.pipeline) + 2, run.config.train.epochs)
     observer.started(epochs, 0)
     found = simulate(
@@ -222,26 +208,18 @@ def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
 
 
 def _inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
-    """Return the outcome of a simulated run by its directory; None if it is not done.
-
-    Raises:
-        RunDirectoryError: Its file is damaged, or belongs to another run.
-    """
+    """Return the outcome of a simulated run by its directory; None if it is not done."""
     file = path / _SIMULATED
     try:
         with named(file):
             text = file.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
         content = unsealed(json.loads(text), without=0)
-        if content["schema"] > SCHEMA:
-            raise RunDirectoryError(
-                f"{file} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update it"
-            )
+        check_schema(str(file), content["schema"], SCHEMA)
         if content["run"] != run.key:
             raise RunDirectoryError(f"{path} holds another run than its name says: delete it")
         return _simulated(run, content)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunDirectoryError(f"{file} is damaged ({error}): delete it, and the run is simulated again") from None
 
@@ -254,12 +232,6 @@ def _simulated(run: Run, content: Mapping[str, Any]) -> RunOutcome:
     found = content["found"]
     summary = {**of_result(found), "found": found, "timings": {"wall": content["wall_seconds"]}}
     return RunOutcome(run, "done", summary, environment=dict(content["environment"]))
-
-
-def _forget_error(folder: Path | None, run: Run) -> None:
-    if folder is not None:
-        with contextlib.suppress(OSError):  # the run is done nevertheless
-            error_file(folder, run).unlink(missing_ok=True)
 
 
 def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
@@ -280,6 +252,10 @@ def clear_errors(folder: Path, outcomes: Iterable[RunOutcome]) -> None:
         (folder / "errors").rmdir()
 
 
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 @final
 class DataCache:
     """Data sets by configuration; each is loaded once, by a run that fits in memory."""
@@ -288,11 +264,9 @@ class DataCache:
         self._loaded = dict(loaded or {})
 
     def load(self, config: RunConfig) -> Dataset | ShardedData:
-        """The prepared data set of a run, or its shards.
+        """The prepared data set of a run, or its shards; errors as of `shards_for` and `prepare_data`.
 
-        Raises:
-            RunError: The run does not fit. (For cached data `Trainer.fit` checks it.)
-            ValueError, OSError: As `shards_for` and `prepare_data`.
+        Raises RunError if the run does not fit. (For cached data `Trainer.fit` checks it.)
         """
         from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config
@@ -309,7 +283,3 @@ class DataCache:
     def keep_only(self, configs: Sequence[DataConfig]) -> None:
         """Drop all others."""
         self._loaded = {config: data for config, data in self._loaded.items() if config in configs}
-
-
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "")

@@ -21,19 +21,14 @@ FEW = 5
 
 _RESAMPLES = 10_000
 _Pairs = Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]
-_Statistic = Callable[[np.ndarray, np.ndarray], Any]
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Estimate with its 95 % interval.
+    """Estimate with its 95 % interval; the ends of a single seed are NaN, so that every comparison with them is false.
 
-    Attributes:
-        estimate: Point estimate.
-        low: Lower end; NaN for a single seed, so that every comparison with it is false.
-        high: Upper end; NaN for a single seed.
-        seeds: Number of seeds, or the minimum over several groups.
+    `seeds` is the number of seeds, or the minimum over several groups.
     """
 
     estimate: float
@@ -74,14 +69,10 @@ def mean_of_ratios(pairs: _Pairs, seed: int = 0) -> Interval:
 
     Args:
         pairs: `values` `[N]` and `baseline` `[N]` of at least one group. Entry k of both has the same seed, and the pair is
-            resampled together.
+            resampled together. Raises ValueError if two lists differ in length or a list is empty.
         seed: Seed of the resampling.
-
-    Raises:
-        ValueError: If two lists differ in length or a list is empty.
     """
-    groups = _checked(pairs)
-    found = _bootstrapped(groups, lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), seed)
+    groups, found = _bootstrapped(pairs, lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), seed)
     if not found.few:
         return found
     # Student's t on the logarithm keeps the ends above zero.
@@ -92,8 +83,7 @@ def mean_of_ratios(pairs: _Pairs, seed: int = 0) -> Interval:
 
 def mean_of_differences(pairs: _Pairs, seed: int = 0) -> Interval:
     """Estimate the mean over groups of the mean of `values - baseline`; see `mean_of_ratios` for arguments and errors."""
-    groups = _checked(pairs)
-    found = _bootstrapped(groups, lambda a, b: (a - b).mean(axis=-1), seed)
+    groups, found = _bootstrapped(pairs, lambda a, b: (a - b).mean(axis=-1), seed)
     if not found.few:
         return found
     width = _half_width([a - b for a, b in groups])
@@ -101,13 +91,9 @@ def mean_of_differences(pairs: _Pairs, seed: int = 0) -> Interval:
 
 
 def band(curves: np.ndarray) -> np.ndarray:
-    """Compute the bootstrap 95 % interval of the mean at each point, or the range for fewer than `FEW` curves.
+    """Compute the ends `[2, P]` of the bootstrap 95 % interval of the mean at each point of curves `[N, P]`, a row per seed.
 
-    Args:
-        curves: Curves `[N, P]`, with one row per seed.
-
-    Returns:
-        Lower and upper ends `[2, P]`.
+    Of fewer than `FEW` curves it is the range.
     """
     if len(curves) < FEW:
         return np.stack([curves.min(axis=0), curves.max(axis=0)])
@@ -116,29 +102,24 @@ def band(curves: np.ndarray) -> np.ndarray:
     return ends
 
 
-def _checked(pairs: _Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
-    if not pairs:
-        raise ValueError("a mean over groups needs at least one")
+def _bootstrapped(
+    pairs: _Pairs, of: Callable[[np.ndarray, np.ndarray], Any], seed: int
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], Interval]:
+    """Return the groups, and the mean of a statistic over them with bootstrap percentiles, which are NaN for few seeds."""
     groups = [(np.asarray(values, float), np.asarray(baseline, float)) for values, baseline in pairs]
-    for first, second in groups:
-        if first.shape != second.shape or first.ndim != 1 or not len(first):
-            raise ValueError(
-                f"pairs need two lists of the same length ≥ 1, got shapes {first.shape} and {second.shape}"
-            )
-    return groups
-
-
-def _bootstrapped(groups: Sequence[tuple[np.ndarray, np.ndarray]], of: _Statistic, seed: int) -> Interval:
-    """Return the mean of a statistic over groups with bootstrap percentiles, which are NaN for few seeds."""
-    found = Interval(float(np.mean([of(a, b) for a, b in groups])), math.nan, math.nan, min(len(a) for a, _ in groups))
-    if found.few:
-        return found
-    samples = []
-    for number, (a, b) in enumerate(groups):
-        chosen = np.random.default_rng(seed + number).integers(0, len(a), (_RESAMPLES, len(a)))
-        samples.append(of(a[chosen], b[chosen]))
-    low, high = np.percentile(np.mean(samples, axis=0), [2.5, 97.5])
-    return dataclasses.replace(found, low=float(low), high=float(high))
+    if not groups:
+        raise ValueError("a mean over groups needs at least one")
+    for a, b in groups:
+        if a.shape != b.shape or a.ndim != 1 or not len(a):
+            raise ValueError(f"pairs need two lists of the same length ≥ 1, got shapes {a.shape} and {b.shape}")
+    seeds, low, high = min(len(a) for a, _ in groups), math.nan, math.nan
+    if seeds >= FEW:
+        samples = []
+        for number, (a, b) in enumerate(groups):
+            chosen = np.random.default_rng(seed + number).integers(0, len(a), (_RESAMPLES, len(a)))
+            samples.append(of(a[chosen], b[chosen]))
+        low, high = map(float, np.percentile(np.mean(samples, axis=0), [2.5, 97.5]))
+    return groups, Interval(float(np.mean([of(a, b) for a, b in groups])), low, high, seeds)
 
 
 def _half_width(groups: Sequence[np.ndarray]) -> float:

@@ -1,12 +1,10 @@
-"""Data model of sweeps: runs, comparisons, and outcomes.
-
-`sweep_file` reads sweep files, and `runner` executes runs.
-"""
+"""Data model of sweeps (`sweep_file`): runs, comparisons, and outcomes (`runner`)."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +33,6 @@ class Run:
     """One run of a sweep.
 
     Attributes:
-        config: Configuration of the run.
         setting: Values of the varying keys. Runs that differ only in the seed share it.
         simulation: Further settings of a simulated run, or None for a training run.
         labels: Labels from the sweep file, each with the keys that it covers.
@@ -87,24 +84,17 @@ class Run:
         """Name and seed, such as `gcn, async S=0 per_epoch, seed 0`."""
         return f"{self.name}, seed {self.config.train.seed}"
 
-    @property
-    def varying(self) -> dict[str, Any]:
-        """Setting and seed, which together distinguish the run from others."""
-        return {**self.setting, SEED: self.config.train.seed}
-
 
 @final
 @dataclasses.dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of one run.
+    """Outcome of one planned run.
 
     Attributes:
-        run: Planned run.
-        status: Status: "done" (ended normally), "failed", or "open" (not run, or stopped by a signal).
-        summary: Content of summary.json; empty unless done.
+        status: "done" (ended normally), "failed", or "open" (not run, or stopped by a signal).
+        summary: Content of summary.json; empty unless done, as the `environment` of environment.json.
         error: Last line of the traceback, including the line of user code that caused it, or the damage of the run
             directory; None unless failed.
-        environment: Content of environment.json; empty unless done.
     """
 
     run: Run
@@ -126,7 +116,6 @@ class Comparison:
         target: Target validation accuracy as a fraction, or None to derive it from the baseline.
         over: Keys for additional averages over groups that differ in them.
         name: Name of the baseline of simulated runs, or None to show its values.
-        asks: Name of the compared quantity in `measures.QUESTIONS`.
         stated: Whether the file sets the baseline. Otherwise it is the first value of the only axis.
     """
 
@@ -155,12 +144,7 @@ class Comparison:
 @final
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Numbers from a publication.
-
-    Attributes:
-        source: Reference of the publication.
-        points: Settings with their numbers, keyed by measure (`measures.PUBLISHED`, `PUBLISHED_OF_TRAINED`).
-    """
+    """Settings with numbers from a publication, keyed by measure (`measures.PUBLISHED`, `PUBLISHED_OF_TRAINED`)."""
 
     source: str
     points: tuple[tuple[Setting, Mapping[str, float]], ...]
@@ -173,19 +157,13 @@ class Published:
 @final
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """All runs of a sweep file, in order.
+    """All runs of a sweep file, in order, the seed varying fastest, with the texts for readers, which may be empty.
 
     Attributes:
         name: Name of the file without folder and suffix.
         axes: Varying keys, in order.
-        runs: Runs, with the seed varying fastest.
-        description: Further text for readers; may be empty.
-        comparison: Comparison with a baseline, or None.
         text: Text of the file.
-        published: Published numbers of the runs, or None.
         parts: Sweeps of a combined sweep, each with its axes and comparison; empty for a plain sweep.
-        title: Headline of the report; the name if empty.
-        question: Question of the report; may be empty.
         file: Path of the file, or None if unknown.
     """
 
@@ -225,13 +203,7 @@ class Sweep:
 
 
 class Study(NamedTuple):
-    """Sweep with its outcomes.
-
-    Attributes:
-        sweep: Planned runs.
-        outcomes: One outcome per run, in the same order.
-        folder: Folder of the sweep, or None.
-    """
+    """Sweep with one outcome per run, in the same order, and its folder, if it has one."""
 
     sweep: Sweep
     outcomes: Sequence[RunOutcome]
@@ -252,12 +224,8 @@ class Study(NamedTuple):
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """Select the runs of a sweep that meet all conditions. Drops parts without such a run.
 
-    Args:
-        sweep: Complete sweep.
-        conditions: Varying keys, or `train.seed`, with values as in a file. Conditions on the same key are alternatives.
-
-    Raises:
-        ConfigError: If a key does not vary, a value never occurs, or no run meets all conditions.
+    Conditions are on varying keys, or `train.seed`, with values as in a file. Those on the same key are alternatives. Raises
+    a ConfigError if a key does not vary, a value never occurs, or no run meets all conditions.
     """
     if not conditions:
         return sweep
@@ -271,28 +239,27 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
         if not kept:
             raise errors[0]
         return sweep.with_parts(kept)
-    values: dict[str, list[Any]] = {}
-    for run in sweep.runs:
-        for key, value in run.varying.items():
-            known = values.setdefault(key, [])
-            known += [] if value in known else [value]
+    varying = [{**run.setting, SEED: run.config.train.seed} for run in sweep.runs]
     wanted: dict[str, list[Any]] = {}
     for key, text in conditions:
         only = f"--only {key}={text}"
-        if key not in values:
-            raise ConfigError(f"{only}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}")
-        meant = [value for value in values[key] if _means(text, value)]
+        if key not in varying[0]:
+            near = did_you_mean(key, list(varying[0]))
+            raise ConfigError(f"{only}: {key!r} does not vary in sweep {sweep.name}: {near}")
+        values = list(dict.fromkeys(one[key] for one in varying))
+        meant = [value for value in values if _means(text, value)]
         if not meant:
-            raise ConfigError(f"{only}: in sweep {sweep.name} {key} is {', '.join(map(plain, values[key]))}")
+            raise ConfigError(f"{only}: in sweep {sweep.name} {key} is {', '.join(map(plain, values))}")
         wanted.setdefault(key, []).extend(meant)
-    runs = [run for run in sweep.runs if all(run.varying[key] in chosen for key, chosen in wanted.items())]
+    matches = (all(one[key] in chosen for key, chosen in wanted.items()) for one in varying)
+    runs = tuple(itertools.compress(sweep.runs, matches))
     if not runs:
         raise ConfigError("--only: no run meets all of " + ", ".join(f"{key}={value}" for key, value in conditions))
     comparison = sweep.comparison
     if comparison is not None:
         bases = {comparison.group(run) for run in runs if comparison.is_baseline(run)}
         comparison = comparison if all(comparison.group(run) in bases for run in runs) else None
-    return dataclasses.replace(sweep, runs=tuple(runs), comparison=comparison)
+    return dataclasses.replace(sweep, runs=runs, comparison=comparison)
 
 
 def _means(text: str, value: Any) -> bool:

@@ -19,22 +19,23 @@ _COMPARE_SIMULATED = ("baseline", "asks", "name")
 _MARGIN = 0.01
 
 
+def refuse_unless(document: Document, good: object, problem: str, *path: str | int) -> None:
+    """Raise a ConfigError that names file and line of the value at a path."""
+    if not good:
+        raise document.error(problem, *path)
+
+
 def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
     """Return the values of each key that varies."""
     return {key: list(dict.fromkeys(point[key] for point, _ in axis)) for axis in axes for key in axis[0][0]}
 
 
 def known_value(document: Document, key: Any, value: Any, values: Mapping[str, list[Any]], *path: str | int) -> None:
-    """Refuse a key that does not vary, or a value that it never has.
-
-    Raises:
-        ConfigError: As said; names file and line.
-    """
-    if key not in values:
-        raise document.error(f"{shown(key)} does not vary here: {did_you_mean(key, list(values))}", *path)
-    if not any(same(value, one) for one in values[key]):
-        listed = ", ".join(shown(one) for one in values[key])
-        raise document.error(f"{key} is never {shown(value)} here, but {listed}", *path)
+    """Refuse a key that does not vary, or a value that it never has."""
+    unknown = f"{shown(key)} does not vary here: {did_you_mean(key, list(values))}"
+    refuse_unless(document, key in values, unknown, *path)
+    never = f"{key} is never {shown(value)} here, but {', '.join(map(shown, values[key]))}"
+    refuse_unless(document, any(same(value, one) for one in values[key]), never, *path)
 
 
 def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
@@ -49,100 +50,82 @@ def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
 
 
 def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Comparison:
-    """Read the part `compare`.
+    """Read the part `compare` of a sweep with these axes and runs, which it may `simulate`.
 
-    Args:
-        document: The sweep.
-        axes: Its axes.
-        runs: Its runs.
-        simulate: Whether they are simulated.
-
-    Raises:
-        ConfigError: It has another form, or a run has not exactly one baseline; names file and line.
+    Raises a ConfigError that names file and line if it has another form, or a run has not exactly one baseline.
     """
+
+    def need(good: object, problem: str, *inside: str) -> None:
+        refuse_unless(document, good, problem, "compare", *inside)
+
     content = document.value["compare"]
-    if not isinstance(content, dict) or "baseline" not in content:
-        raise document.error("compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`", "compare")
+    hint = "compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"
+    need(isinstance(content, dict) and "baseline" in content, hint)
     known = _COMPARE_SIMULATED if simulate else _COMPARE
     for key in content:
-        if simulate and key in set(_COMPARE) - set(known):
-            trains = f"{key} is of runs that train, and these are simulated: leave it out"
-            raise document.error(trains, "compare", key)
-        if key not in known:
-            raise document.error(f"unknown part {key!r} of compare: {did_you_mean(key, known)}", "compare", key)
-    if (name := content.get("name")) is not None and (not isinstance(name, str) or not name):
-        raise document.error(f"name must be text, got {shown(name)}", "compare", "name")
+        trains = f"{key} is of runs that train, and these are simulated: leave it out"
+        need(not simulate or key not in set(_COMPARE) - set(known), trains, key)
+        need(key in known, f"unknown part {key!r} of compare: {did_you_mean(key, known)}", key)
+    name, asks, over = content.get("name"), content.get("asks", "time"), content.get("over", [])
+    need(name is None or (isinstance(name, str) and name), f"name must be text, got {shown(name)}", "name")
     allowed = [name for name, one in QUESTIONS.items() if (one.simulated if simulate else one.measure) is not None]
-    asks = content.get("asks", "time")
-    if asks not in allowed:
-        raise document.error(f"asks must be {' or '.join(allowed)}, got {shown(asks)}", "compare", "asks")
-    if not axes:
-        raise document.error("compare needs a grid or a zip: only seeds vary here", "compare")
+    need(asks in allowed, f"asks must be {' or '.join(allowed)}, got {shown(asks)}", "asks")
+    need(axes, "compare needs a grid or a zip: only seeds vary here")
     baseline, values = content["baseline"], values_of(axes)
-    if not isinstance(baseline, dict) or not baseline:
-        empty = f"baseline must hold at least one key with its value, got {shown(baseline)}"
-        raise document.error(empty, "compare", "baseline")
+    empty = f"baseline must hold at least one key with its value, got {shown(baseline)}"
+    need(isinstance(baseline, dict) and baseline, empty, "baseline")
     for key, value in baseline.items():
         known_value(document, key, value, values, "compare", "baseline", key)
-    for part in ("target", "margin"):
-        if (value := content.get(part)) is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-            raise document.error(f"{part} must be > 0 and < 1, got {shown(value)}", "compare", part)
     target, margin = content.get("target"), content.get("margin")
-    if target is not None and margin is not None:
-        raise document.error("target and margin exclude each other: give one", "compare", "margin")
+    for part, value in (("target", target), ("margin", margin)):
+        number = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1)
+        need(number, f"{part} must be > 0 and < 1, got {shown(value)}", part)
+    need(target is None or margin is None, "target and margin exclude each other: give one", "margin")
     compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis[0][0]) for key in axis[0][0])
-    over, others = content.get("over", []), [key for key in values if key not in compared]
-    if not isinstance(over, list) or not all(isinstance(key, str) for key in over):
-        raise document.error(f"over must be a list of keys such as `[data.name]`, got {shown(over)}", "compare", "over")
+    others = [key for key in values if key not in compared]
+    keys = isinstance(over, list) and all(isinstance(key, str) for key in over)
+    need(keys, f"over must be a list of keys such as `[data.name]`, got {shown(over)}", "over")
     for key in over:
-        if key not in others:
-            listed = f"those are {', '.join(others)}" if others else "there is none"
-            wrong = f"over lists keys that vary between what is compared, got {key}: {listed}"
-            raise document.error(wrong, "compare", "over")
+        listed = f"those are {', '.join(others)}" if others else "there is none"
+        need(key in others, f"over lists keys that vary between what is compared, got {key}: {listed}", "over")
     found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, tuple(over), name, asks)
     baselines: dict[Any, Run] = {}
+    for run in filter(found.is_baseline, runs):
+        other = baselines.setdefault(found.pair(run), run)
+        need(other is run, f"both ({other.label}) and ({run.label}) are the baseline: name one", "baseline")
     for run in runs:
-        if found.is_baseline(run) and (other := baselines.setdefault(found.pair(run), run)) is not run:
-            both = f"both ({other.label}) and ({run.label}) are the baseline: name one"
-            raise document.error(both, "compare", "baseline")
-    for run in runs:
-        if found.pair(run) not in baselines:
-            raise document.error(f"({run.label}) has no run to be compared with", "compare", "baseline")
+        need(found.pair(run) in baselines, f"({run.label}) has no run to be compared with", "baseline")
     return found
 
 
 def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Published:
     """Read the part `published`: published numbers, each with the runs that it belongs to; arguments as `comparison_of`.
 
-    Raises:
-        ConfigError: It has another form, a key does not vary, or a point has no run; names file and line.
+    Raises a ConfigError that names file and line if it has another form, a key does not vary, or a point has no run.
     """
+
+    def need(good: object, problem: str, *inside: str | int) -> None:
+        refuse_unless(document, good, problem, "published", *inside)
+
     content, known = document.value["published"], PUBLISHED if simulate else PUBLISHED_OF_TRAINED
     example = f"`{{source: …, points: [{{at: {{pipeline.mode: async}}, {known[0]}: 0.7}}]}}`"
-    if not isinstance(content, dict) or content.keys() != {"source", "points"}:
-        wrong = f"published must hold source and points, as in {example}, got {shown(content)}"
-        raise document.error(wrong, "published")
+    wrong = f"published must hold source and points, as in {example}, got {shown(content)}"
+    need(isinstance(content, dict) and content.keys() == {"source", "points"}, wrong)
     source, points = content["source"], content["points"]
-    if not isinstance(source, str) or not source:
-        raise document.error(f"source must be text, got {shown(source)}", "published", "source")
-    if not isinstance(points, list) or not points:
-        raise document.error(f"points must be a list, got {shown(points)}", "published", "points")
+    need(isinstance(source, str) and source, f"source must be text, got {shown(source)}", "source")
+    need(isinstance(points, list) and points, f"points must be a list, got {shown(points)}", "points")
     keys, found = list(values_of(axes)), []
     for index, point in enumerate(points):
-        inside = ("published", "points", index)
-        if not isinstance(point, dict) or not isinstance(point.get("at"), dict) or len(point) < 2:
-            raise document.error(f"a point is as in {example}, got {shown(point)}", *inside)
+        inside = ("points", index)
+        form = isinstance(point, dict) and isinstance(point.get("at"), dict) and len(point) > 1
+        need(form, f"a point is as in {example}, got {shown(point)}", *inside)
         at, numbers = point["at"], {name: number for name, number in point.items() if name != "at"}
         for key in at:
-            if key not in keys:
-                raise document.error(f"{key} does not vary: {did_you_mean(key, keys)}", *inside, "at", key)
+            need(key in keys, f"{key} does not vary: {did_you_mean(key, keys)}", *inside, "at", key)
         for name, number in numbers.items():
-            if problem := _problem(name, number, known, compared="compare" in document.value):
-                raise document.error(f"{name} {problem}", *inside, name)
-        if not any(within(at, run.setting) for run in runs):
-            raise document.error(f"no run is at {shown(at)}", *inside)
+            problem = _problem(name, number, known, compared="compare" in document.value)
+            need(problem is None, f"{name} {problem}", *inside, name)
+        need(any(within(at, run.setting) for run in runs), f"no run is at {shown(at)}", *inside)
         found.append((dict(at), {name: float(number) for name, number in numbers.items()}))
     return Published(source, tuple(found))
 

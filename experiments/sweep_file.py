@@ -1,22 +1,4 @@
-"""Reads sweep files and expands them to runs.
-
-    title: Bounded staleness                    # optional: the report's headline,
-    question: Does it pay?                      # the question for its first sentence,
-    description: details                        # and further text for readers
-    base: {train.epochs: 50}                    # keys that all runs share
-    grid: {model.name: [gcn, gat]}              # every combination of these, the last key fastest
-    zip:                                        # keys whose values go together: the first of each, the second of each, …
-      pipeline.mode: [pipe, async, async]
-      pipeline.staleness: [null, 0, 1]
-      label: [synchronous, S = 0, S = 1]        # optional names for reports
-    exclude: [{model.name: gat, pipeline.mode: async}]
-    seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
-    compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
-                                                # `asks: cost` the report's first sentence is about the cost
-
-    simulate: true                              # simulates the runs instead of training
-    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # published numbers to compare with ours
-    parts: {one: {grid: …}, other: {zip: …}}    # several sweeps; their base adds to that of the file
+"""Reads sweep files (docs/experiments.md and docs/sweeps.md describe their form) and expands them to runs.
 
 Everything is checked before anything runs, and each error names file and line.
 """
@@ -24,6 +6,7 @@ Everything is checked before anything runs, and each error names file and line.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,8 +16,8 @@ from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping
 from dorylax.config.schema import is_key
+from dorylax.experiments import sweep_compare
 from dorylax.experiments.sweep import SEED, Run, Setting, Sweep
-from dorylax.experiments.sweep_compare import Axis, comparison_of, implied, known_value, published_of, values_of
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
@@ -55,12 +38,7 @@ _ZIP = "zip must hold keys with lists of values that go together, as in `pipelin
 
 
 def load(path: Path) -> Sweep:
-    """Read and expand a sweep file.
-
-    Raises:
-        ConfigError: The file cannot be read, or is wrong (`expand`).
-        OSError: The machine fails to read it.
-    """
+    """Read and expand a sweep file; raises a ConfigError if it cannot be read or is wrong (`expand`)."""
     return dataclasses.replace(read(read_text(path), str(path), path.stem), file=path)
 
 
@@ -70,64 +48,50 @@ def read(text: str, source: str, name: str, code: FolderCode | None = None) -> S
 
 
 def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code: FolderCode | None = None) -> Sweep:
-    """Return the sweep of one configuration over seeds.
-
-    Args:
-        name: Name of the sweep.
-        given: Dotted keys of the configuration; `train.seed` is ignored.
-        seeds: Seeds of its runs.
-        code: As for `expand`.
-
-    Raises:
-        ConfigError: A seed or the configuration is wrong.
-    """
+    """Return the sweep of one configuration, with the `given` keys, over seeds; other arguments as of `expand`."""
     content = {"base": {key: value for key, value in given.items() if key != SEED}, "seeds": list(seeds)}
     return dataclasses.replace(expand(Document(name, content), name, code), text=dump(content))
 
 
 def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:
-    """Expand a sweep file to its runs.
+    """Expand a sweep file to its runs; `code` has the records of a folder about user code (`RunConfig.resolve`).
 
-    Args:
-        document: The file.
-        name: Name of the sweep.
-        code: Records of a folder about user code, if the file comes from one (`RunConfig.resolve`).
-
-    Raises:
-        ConfigError: Anything in the file is wrong; names file, line, value and the allowed values.
+    Raises a ConfigError if anything is wrong, which names file, line, value and the allowed values.
     """
-    content = document.value
-    if not isinstance(content, dict) or not content:
-        raise document.error(f"a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
+    content, need = document.value, functools.partial(sweep_compare.refuse_unless, document)
+    need(isinstance(content, dict) and content, f"a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
     known = _WITH_PARTS if "parts" in content else (*_PARTS, "parts")
     for part in content:
-        if part not in known:
-            raise document.error(f"unknown part {part!r} of a sweep: {did_you_mean(part, known)}", part)
+        need(part in known, f"unknown part {part!r} of a sweep: {did_you_mean(part, known)}", part)
     texts: dict[str, Any] = {}
     for part in _TEXTS:
-        if not isinstance(text := content.get(part, ""), str):
-            raise document.error(f"{part} must be text, got {shown(text)}", part)
+        text = content.get(part, "")
+        need(isinstance(text, str), f"{part} must be text, got {shown(text)}", part)
         texts[part] = " ".join(text.split())
     if "parts" in content:
         return Sweep(name, axes=(), runs=(), **texts).with_parts(_parts(document, code))
-    if not isinstance(simulate := content.get("simulate", False), bool):
-        raise document.error(f"simulate must be true or false, got {shown(simulate)}", "simulate")
+    simulate = content.get("simulate", False)
+    need(isinstance(simulate, bool), f"simulate must be true or false, got {shown(simulate)}", "simulate")
     keys = _Keys(document, simulate, code)
     base = keys.read(content.get("base", {}))
     axes = _axes(base, keys)
     runs = _runs(axes, _seeds(document, content.get("seeds", [base.get(SEED, 0)]), base), base, keys)
-    comparison, published = implied(axes, runs), None
+    comparison, published = sweep_compare.implied(axes, runs), None
     if "compare" in content:
-        comparison = comparison_of(document, axes, runs, simulate=simulate)
+        comparison = sweep_compare.comparison_of(document, axes, runs, simulate=simulate)
     if "published" in content:
-        published = published_of(document, axes, runs, simulate=simulate)
-    return Sweep(name, axes=tuple(values_of(axes)), runs=runs, comparison=comparison, published=published, **texts)
+        published = sweep_compare.published_of(document, axes, runs, simulate=simulate)
+    return Sweep(
+        name, axes=tuple(sweep_compare.values_of(axes)), runs=runs, comparison=comparison, published=published, **texts
+    )
 
 
-def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], keys: _Keys) -> tuple[Run, ...]:
+def _runs(
+    axes: Sequence[sweep_compare.Axis], seeds: Sequence[int], base: Mapping[str, Any], keys: _Keys
+) -> tuple[Run, ...]:
     """Return the runs of all combinations that no exclusion covers, seeds fastest."""
     document, runs = keys.document, dict[str, Run]()
-    exclusions = _exclusions(document, values_of(axes) | {SEED: list(seeds)})
+    exclusions = _exclusions(document, sweep_compare.values_of(axes) | {SEED: list(seeds)})
     used: set[int] = set()
     for points in itertools.product(*axes):
         setting = {key: value for point, _ in points for key, value in point.items()}
@@ -140,18 +104,15 @@ def _runs(axes: Sequence[Axis], seeds: Sequence[int], base: Mapping[str, Any], k
                 continue
             run = dataclasses.replace(keys.run(base, setting, seed), labels=labels)
             if (other := runs.get(run.key)) is not None:
-                home = _home(document.value, list(values_of(axes))[-1])[0]
+                home = _home(document.value, list(sweep_compare.values_of(axes))[-1])[0]
                 raise document.error(f"({run.label}) is the same run as ({other.label}): remove one", home)
             runs[run.key] = run
     for k in range(len(exclusions)):
-        if k not in used:
-            raise document.error(f"excludes no run: {shown(document.value['exclude'][k])}", "exclude", k)
-    if not runs:
-        raise document.error("every run is excluded", "exclude")
+        sweep_compare.refuse_unless(
+            document, k in used, f"excludes no run: {shown(document.value['exclude'][k])}", "exclude", k
+        )
+    sweep_compare.refuse_unless(document, runs, "every run is excluded", "exclude")
     return tuple(runs.values())
-
-
-# Keys and runs.
 
 
 class _Keys(NamedTuple):
@@ -161,18 +122,19 @@ class _Keys(NamedTuple):
     simulate: bool
     code: FolderCode | None
 
+    def need(self, good: object, problem: str, *path: str | int) -> None:
+        sweep_compare.refuse_unless(self.document, good, problem, *path)
+
     def check_key(self, key: Any, *path: str | int) -> None:
         """Refuse a key that does not exist, or not in this sweep."""
         if isinstance(key, str) and is_of_simulation(key):
-            if not self.simulate:
-                raise self.document.error(f"{key} is of simulations: add `simulate: true`, or leave it out", *path)
+            self.need(self.simulate, f"{key} is of simulations: add `simulate: true`, or leave it out", *path)
         elif not is_key(key):
             raise self.document.error(unknown_key(key), *path)
 
     def read(self, base: Any) -> dict[str, Any]:
         """Return the dotted keys of the base."""
-        if not isinstance(base, dict):
-            raise self.document.error(f"{_BASE} {shown(base)}", "base")
+        self.need(isinstance(base, dict), f"{_BASE} {shown(base)}", "base")
         own = {key: value for key, value in base.items() if is_of_simulation(key)}
         for key in own:
             self.check_key(key, "base", key)
@@ -182,23 +144,16 @@ class _Keys(NamedTuple):
 
     def values(self, key: Any, values: Any, taken: dict[str, str], *path: str | int) -> list[Any]:
         """Check the values of a key that varies, in one place only."""
-        part = str(path[0])
+        part, other = str(path[0]), taken.get(key)
         self.check_key(key, *path)
-        if key == SEED:
-            raise self.document.error(f"{SEED} is not for the {part}: list seeds under `seeds`", *path)
-        if (other := taken.get(key)) is not None:
-            twice = "in two blocks of zip" if other == part else f"in {other} and in {part}"
-            raise self.document.error(f"{key} is {twice}: take it out of one", *path)
+        self.need(key != SEED, f"{SEED} is not for the {part}: list seeds under `seeds`", *path)
+        twice = "in two blocks of zip" if other == part else f"in {other} and in {part}"
+        self.need(other is None, f"{key} is {twice}: take it out of one", *path)
         taken[key] = part
-        if not isinstance(values, list) or not values:
-            raise self.document.error(f"{key} must have a list of at least one value, got {shown(values)}", *path)
-        check = of_simulations.check_value if is_of_simulation(key) else check_value
-        for index, value in enumerate(values):
-            try:
-                check(key, value)
-            except ConfigError as error:
-                raise self.document.error(error, *path, index) from None
-        return values
+        listed = f"{key} must have a list of at least one value, got {shown(values)}"
+        self.need(isinstance(values, list) and values, listed, *path)
+        _check_each(self.document, key, values, *path)
+        return list(values)
 
     def run(self, base: Mapping[str, Any], setting: Setting, seed: int) -> Run:
         """Return the run of a setting and a seed."""
@@ -230,107 +185,91 @@ def _home(content: Mapping[str, Any], key: str) -> Place:
     return next(("zip", index, key) for index, block in enumerate(content["zip"]) if key in block)
 
 
-# Axes, seeds, and exclusions.
-
-
-def _axes(base: Mapping[str, Any], keys: _Keys) -> list[Axis]:
+def _axes(base: Mapping[str, Any], keys: _Keys) -> list[sweep_compare.Axis]:
     """Return the axes of the grid, then those of zip; none if only seeds vary."""
-    document = keys.document
-    content, grid = document.value, document.value.get("grid")
+    content, grid = keys.document.value, keys.document.value.get("grid")
     if ("seeds" in content or keys.simulate) and "grid" not in content and "zip" not in content:
         return []
-    if (not isinstance(grid, dict) or not grid) and not ("zip" in content and grid is None):
-        raise document.error(f"{_GRID} {'nothing' if grid in (None, {}) else shown(grid)}", "grid")
-    taken, axes = dict.fromkeys(base, "base"), list[Axis]()
+    some = (isinstance(grid, dict) and grid) or ("zip" in content and grid is None)
+    keys.need(some, f"{_GRID} {'nothing' if grid in (None, {}) else shown(grid)}", "grid")
+    taken, axes = dict.fromkeys(base, "base"), list[sweep_compare.Axis]()
     for key, given in (grid or {}).items():
         values = keys.values(key, given, taken, "grid", key)
-        if (index := _repeated(values)) is not None:
-            raise document.error(f"{key} lists {shown(values[index])} twice", "grid", key, index)
+        _refuse_twice(keys.document, key, values, "grid", key)
         axes.append([({key: value}, "") for value in values])
     blocks = content.get("zip", [])
-    if "zip" in content and blocks == []:
-        raise document.error("zip must hold keys with lists of values, got []", "zip")
+    keys.need("zip" not in content or blocks != [], "zip must hold keys with lists of values, got []", "zip")
     if isinstance(blocks, list):
         return axes + [_zipped(block, taken, keys, "zip", index) for index, block in enumerate(blocks)]
     return [*axes, _zipped(blocks, taken, keys, "zip")]
 
 
-def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) -> Axis:
-    document = keys.document
-    if not isinstance(block, dict) or not block:
-        raise document.error(f"{_ZIP} {shown(block)}", *path)
-    columns = {key: values for key, values in block.items() if key != _LABEL}
-    for key, values in columns.items():
-        keys.values(key, values, taken, *path, key)
-    labels = block.get(_LABEL, [])
-    if not isinstance(labels, list) or not all(isinstance(one, str) and one for one in labels):
-        wrong = f"label must be a list of names, one for each value, got {shown(labels)}"
-        raise document.error(wrong, *path, _LABEL)
-    if (index := _repeated(labels)) is not None:
-        raise document.error(f"label lists {shown(labels[index])} twice", *path, _LABEL)
-    if not columns:
-        raise document.error("label names values of other keys: add one to this block", *path, _LABEL)
+def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) -> sweep_compare.Axis:
+    keys.need(isinstance(block, dict) and block, f"{_ZIP} {shown(block)}", *path)
+    columns = {key: keys.values(key, block[key], taken, *path, key) for key in block if key != _LABEL}
+    labels, label = block.get(_LABEL, []), (*path, _LABEL)
+    texts = isinstance(labels, list) and all(isinstance(one, str) and one for one in labels)
+    keys.need(texts, f"label must be a list of names, one for each value, got {shown(labels)}", *label)
+    _refuse_twice(keys.document, _LABEL, labels, *label)
+    keys.need(columns, "label names values of other keys: add one to this block", *label)
     first, number = next((key, len(values)) for key, values in columns.items())
     for key, values in block.items():
-        if len(values) != number:
-            uneven = f"values of zip go together, but {first} lists {number} and {key} lists {len(values)}"
-            raise document.error(uneven, *path, key)
+        uneven = f"values of zip go together, but {first} lists {number} and {key} lists {len(values)}"
+        keys.need(len(values) == number, uneven, *path, key)
     points = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    if (index := _repeated(points)) is not None:
-        raise document.error(f"zip lists {shown(list(points[index].values()))} twice", *path, first, index)
+    _refuse_twice(keys.document, "zip", [list(point.values()) for point in points], *path, first)
     return list(zip(points, labels or [""] * number, strict=True))
 
 
-def _repeated(values: Sequence[Any]) -> int | None:
-    """Return the position of the first value that equals an earlier one."""
-    return next((index for index, value in enumerate(values) if value in values[:index]), None)
+def _check_each(document: Document, key: str, values: Sequence[Any], *path: str | int) -> None:
+    check = of_simulations.check_value if is_of_simulation(key) else check_value
+    for index, value in enumerate(values):
+        try:
+            check(key, value)
+        except ConfigError as error:
+            raise document.error(error, *path, index) from None
+
+
+def _refuse_twice(document: Document, name: str, values: Sequence[Any], *path: str | int) -> None:
+    for index, value in enumerate(values):
+        twice = f"{name} lists {shown(value)} twice"
+        sweep_compare.refuse_unless(document, value not in values[:index], twice, *path, index)
 
 
 def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[int]:
-    if SEED in base and "seeds" in document.value:
-        raise document.error(f"seeds and {SEED} in base exclude each other: remove one", "seeds")
+    need = functools.partial(sweep_compare.refuse_unless, document)
+    both = SEED in base and "seeds" in document.value
+    need(not both, f"seeds and {SEED} in base exclude each other: remove one", "seeds")
     if isinstance(content, int) and not isinstance(content, bool) and content >= 1:
         return list(range(content))
-    if not isinstance(content, list) or not content:
-        wrong = f"seeds must be a whole number ≥ 1 or a list of seeds, got {shown(content)}"
-        raise document.error(wrong, "seeds")
-    for index, seed in enumerate(content):
-        try:
-            check_value(SEED, seed)
-        except ConfigError as error:
-            raise document.error(error, "seeds", index) from None
-    if (repeated := _repeated(content)) is not None:
-        raise document.error(f"seeds lists {content[repeated]} twice", "seeds", repeated)
-    return content
+    wrong = f"seeds must be a whole number ≥ 1 or a list of seeds, got {shown(content)}"
+    need(isinstance(content, list) and content, wrong, "seeds")
+    _check_each(document, SEED, content, "seeds")
+    _refuse_twice(document, "seeds", content, "seeds")
+    return list(content)
 
 
 def _exclusions(document: Document, values: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
     """Return the keys and values of each exclusion; `values` has those of all runs."""
     content = document.value.get("exclude", [])
-    if not isinstance(content, list) or not all(isinstance(entry, dict) and entry for entry in content):
-        wrong = f"exclude must be a list of settings such as `{{model.name: gat}}`, got {shown(content)}"
-        raise document.error(wrong, "exclude")
-    found = []
-    for index, entry in enumerate(content):
-        found.append({key: given if isinstance(given, list) else [given] for key, given in entry.items()})
-        for key, given in found[-1].items():
-            for value in given:
-                known_value(document, key, value, values, "exclude", index, key)
+    settings = isinstance(content, list) and all(isinstance(entry, dict) and entry for entry in content)
+    wrong = f"exclude must be a list of settings such as `{{model.name: gat}}`, got {shown(content)}"
+    sweep_compare.refuse_unless(document, settings, wrong, "exclude")
+    found = [{key: of if isinstance(of, list) else [of] for key, of in entry.items()} for entry in content]
+    for index, entry in enumerate(found):
+        for key, value in ((key, value) for key, of in entry.items() for value in of):
+            sweep_compare.known_value(document, key, value, values, "exclude", index, key)
     return found
 
 
-# Parts.
-
-
 def _parts(document: Document, code: FolderCode | None) -> list[Sweep]:
-    parts = document.value["parts"]
-    if not isinstance(parts, dict) or not parts:
-        raise document.error(f"parts must hold sweeps by name, got {shown(parts)}", "parts")
+    parts, need = document.value["parts"], functools.partial(sweep_compare.refuse_unless, document)
+    need(isinstance(parts, dict) and parts, f"parts must hold sweeps by name, got {shown(parts)}", "parts")
     found = []
     for name, part in parts.items():
         sweep = expand(_part(document, name, part), name, code)
-        if not sweep.axes and not sweep.simulated:  # its runs would have the names of another part's
-            raise document.error(f"{name} needs a grid or a zip", "parts", name)
+        # Otherwise its runs would have the names of another part's.
+        need(sweep.axes or sweep.simulated, f"{name} needs a grid or a zip", "parts", name)
         found.append(sweep)
     return found
 
@@ -341,19 +280,17 @@ def _part(document: Document, name: str, part: Any) -> Document:
     It inherits `simulate`, `seeds` and `base`, except for keys in its own base and keys that it varies. In a file that
     simulates, a part that trains does not inherit keys of simulations.
     """
-    content, inside = document.value, ("parts", name)
-    if not isinstance(part, dict) or not part:
-        raise document.error(f"{name} must be a sweep, with a grid or a zip, got {shown(part)}", *inside)
-    if "parts" in part:
-        raise document.error("a part of a sweep has no parts itself", *inside, "parts")
+    content, inside, need = document.value, ("parts", name), functools.partial(sweep_compare.refuse_unless, document)
+    sweep = f"{name} must be a sweep, with a grid or a zip, got {shown(part)}"
+    need(isinstance(part, dict) and part, sweep, *inside)
+    need("parts" not in part, "a part of a sweep has no parts itself", *inside, "parts")
     blocks = [part.get("grid"), *(part["zip"] if isinstance(part.get("zip"), list) else [part.get("zip")])]
     varied = {key for block in blocks if isinstance(block, dict) for key in block}
     trains = content.get("simulate") is True and part.get("simulate") is False
     base: dict[str, Any] = {}
     lines = {path[2:]: line for path, line in document.lines.items() if path[:2] == inside}
     for place, values in ((("base",), content.get("base", {})), ((*inside, "base"), part.get("base", {}))):
-        if not isinstance(values, dict):
-            raise document.error(f"{_BASE} {shown(values)}", *place)
+        need(isinstance(values, dict), f"{_BASE} {shown(values)}", *place)
         for key, value in flatten(values).items():
             foreign = key in varied or (trains and is_of_simulation(key))
             if place != ("base",) or not foreign:

@@ -1,4 +1,4 @@
-"""The tables of a sweep: CSV files with a row per run, and the printed summary by variant.
+"""The tables of a sweep: CSV files with a row per run, the printed summary by variant, and pandas frames.
 
 `results.csv` holds only reproducible values, so a repetition on the same machine gives the same bytes. Wall-clock times and
 hosts are in `timings.csv`.
@@ -8,22 +8,37 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from dorylax.columns import column
 from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
+from dorylax.experiments.folder import read_study
 from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
 from dorylax.experiments.names import metric_of
+from dorylax.experiments.runner import history_of
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import RunOutcome, Study, Sweep
 from dorylax.observers.progress import duration
 from dorylax.runs.metric import ACCURACIES, METRICS, MetricKind, score_in
+from dorylax.runs.result import EpochRecord
+from dorylax.settings.words import type_words
 from dorylax.store.durable import write_file
-from dorylax.terminal.output import percent, print_table
+from dorylax.terminal.output import print_table
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+_LEVELS = ("epochs", "runs")
+_KINDS: Mapping[str, type] = {"a whole number": int, "a number": float, "true or false": bool}  # all others are text
+
 
 _EARLY = ("target", "patience")
 _WIDTH = 100
@@ -48,8 +63,7 @@ TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds":
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     """Write results.csv and timings.csv into the sweep's folder, with rows sorted by key."""
     outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
-    settings = [{"run": outcome.run.key, **outcome.run.dotted()} for outcome in outcomes]
-    rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
+    rows = [{"run": outcome.run.key, **outcome.run.dotted(), **row(outcome)} for outcome in outcomes]
     columns = ["run", *keys_of(outcomes), *results_of(outcomes)]
     write_file(folder / "results.csv", to_csv(columns, rows))
     write_file(folder / "timings.csv", to_csv(["run", *TIMINGS], rows))
@@ -73,21 +87,21 @@ def row(outcome: RunOutcome) -> dict[str, Any]:
     """The values of `RESULTS`, `SIMULATED` and `TIMINGS` for a run; None for missing ones."""
     spent = outcome.summary.get("timings") or {}
     return {
-        **{name: outcome.summary.get(name) for name in (*RESULTS, *_OTHERS, *SIMULATED)},
+        **{name: outcome.summary.get(name) for name in (*RESULTS, *_OTHERS, *SIMULATED, "seconds_per_epoch")},
         "status": outcome.status,
-        "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
         **{f"{name}_seconds": spent.get(name) for name in _SPENT},
         **{name: outcome.environment.get(name) for name in _HOST},
     }
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Comma-separated text; None is an empty field, and numbers have all digits."""
+    """Comma-separated text; None is an empty field, truth values are lower case, and numbers have all digits."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([_cell(row.get(column)) for column in columns])
+        cells = [row.get(column) for column in columns]
+        writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
     return stream.getvalue()
 
 
@@ -107,11 +121,11 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
         members.setdefault(outcome.run.name if sweep.axes else str(outcome.run.config.train.seed), []).append(outcome)
     rows = []
     for name, of in members.items():
-        done = [outcome.summary for outcome in of if outcome.status == "done"]
-        failed = sum(outcome.status == "failed" for outcome in of)
-        runs = f"{len(done)}/{len(of)}" + (f", {failed} failed" if failed else "") if sweep.axes else of[0].status
-        results = _simulated(done) if sweep.simulated else _results(done, outcomes)
-        rows.append({"variant" if sweep.axes else "seed": name, "runs" if sweep.axes else "run": runs, **results})
+        count = Counter(outcome.status for outcome in of)
+        runs = f"{count['done']}/{len(of)}" + (f", {count['failed']} failed" if count["failed"] else "")
+        results = _simulated(_done(of)) if sweep.simulated else _results(_done(of), outcomes)
+        begin = {"variant": name, "runs": runs} if sweep.axes else {"seed": name, "run": of[0].status}
+        rows.append(begin | results)
     first, *columns = rows[0]
     same = [name for name in columns if len(rows) > 1 and len({row[name] for row in rows}) == 1]
     same += [name for name in columns if not sweep.axes and rows[0][name] == "done" and len(rows) == 1]
@@ -119,21 +133,27 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
     told = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("–", "done"))
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.caption = f"the same for all: {told}" if told else None
-    table.add_column(first, overflow="fold", justify="left" if sweep.axes else "right")
+    # A long name is folded only if there is no room for it even next to folded titles.
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+    room = width - 4 - sum(3 + max(len(text) for one in rows for text in (*name.split(), one[name])) for name in shown)
+    whole = max(len(row[first]) for row in rows) <= room
+    table.add_column(first, overflow="fold", no_wrap=whole, justify="left" if sweep.axes else "right")
     for name in shown:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(row[first], *(row[name] for name in shown))
     if not sweep.axes and len(rows) > 1:
-        done = [outcome.summary for outcome in outcomes if outcome.status == "done"]
-        mean = {"run": "", **_results(done, outcomes)}
+        mean = {"run": "", **_results(_done(outcomes), outcomes)}
         table.add_section()
         table.add_row("mean ± std", *(mean[name] for name in shown), style="bold")
     return table
 
 
+def _done(outcomes: Sequence[RunOutcome]) -> list[Mapping[str, Any]]:
+    return [outcome.summary for outcome in outcomes if outcome.status == "done"]
+
+
 def _simulated(summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The cells of one row of simulated runs: means."""
     titles = {"epoch_seconds": "simulated epoch", "seconds": "simulated run"}
     means = {name: mean_std([summary.get(name) for summary in summaries])[0] for name in COMPARED}
     return {
@@ -149,14 +169,13 @@ def _results(summaries: Sequence[Mapping[str, Any]], outcomes: Sequence[RunOutco
         return [None if (value := summary.get(name)) is None else float(value) for summary in summaries]
 
     kind = metric_of(outcome.summary for outcome in outcomes)
-    loss, deviation = mean_std(values("final_loss"))
     (best, _), (epochs, _) = mean_std(values("best_epoch")), mean_std(values("epochs"))
     early = any(summary.get("stopped") in _EARLY for summary in summaries)
     seconds = median(values("seconds_per_epoch"))
     return {
         f"test {kind.title}": spread([score_in(summary, "test") for summary in summaries], kind),
         f"validation {kind.title}": spread([score_in(summary, "val") for summary in summaries], kind),
-        "final loss": "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
+        "final loss": spread(values("final_loss"), METRICS["loss"]),
         "best epoch": "–" if best is None else f"{best:.0f}",
         "epochs": "–" if epochs is None else f"{epochs:.0f}{'*' * early}",
         time_title([outcome.run.config for outcome in outcomes]): "–" if seconds is None else duration(seconds),
@@ -164,11 +183,11 @@ def _results(summaries: Sequence[Mapping[str, Any]], outcomes: Sequence[RunOutco
 
 
 def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"]) -> str:
-    """Mean and deviation: `81.5 ± 0.6 %` for fractions, else `0.4212 ± 0.0031`."""
+    """Mean and deviation: `81.5 ± 0.6 %` for fractions, else `0.4212 ± 0.0031`; a dash without values."""
     mean, std = mean_std(values)
-    if mean is not None and not kind.fraction:
-        return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
-    return percent(mean) if mean is None or std is None else f"{100 * mean:.1f} ± {100 * std:.1f} %"
+    if mean is None or std is None:
+        return "–" if mean is None else kind.shown(mean)
+    return f"{100 * mean:.1f} ± {100 * std:.1f} %" if kind.fraction else f"{mean:.4f} ± {std:.4f}"
 
 
 def time_title(configs: Iterable[RunConfig]) -> str:
@@ -179,9 +198,59 @@ def time_title(configs: Iterable[RunConfig]) -> str:
     return "time per epoch (of either clock)" if "virtual" in clocks else "time per epoch"
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(value) if isinstance(value, float) else str(value)
+def load(*folders: str | os.PathLike[str], level: str = "epochs") -> pandas.DataFrame:
+    """Join the folders of sweeps into one frame.
+
+    The first columns are `sweep` (its name), `run` (its key) and every dotted key of the configuration that a run has.
+    Missing values are `NaN` in columns of floats, else `pandas.NA`.
+
+    Args:
+        folders: Folders of sweeps, at least one; repeated ones count once.
+        level: "epochs" for a row per epoch of each run that is done, with the fields of `EpochRecord` and `time`, the
+            seconds of training until its end; "runs" for a row per run with the columns of results.csv and timings.csv.
+
+    Returns:
+        Rows sorted by sweep, run and epoch.
+
+    Raises:
+        ValueError: The level is unknown, or there is no folder.
+        ConfigError: A folder belongs to no sweep.
+        RunDirectoryError: A run's metrics.jsonl cannot be read.
+    """
+    if level not in _LEVELS:
+        raise ValueError(f"level must be one of {', '.join(_LEVELS)}, got {level!r}")
+    if not folders:
+        raise ValueError("load needs the folder of at least one sweep")
+    import pandas
+
+    from dorylax.runs.curves import columns_of  # loads Matplotlib
+
+    paths = {Path(folder).resolve(): Path(folder) for folder in folders}
+    studies = [read_study(path) for path in paths.values()]
+    members = [(study, outcome) for study in studies for outcome in study.outcomes]
+    members.sort(key=lambda member: (member[0].sweep.name, member[1].run.key))
+    keys = keys_of([outcome for _, outcome in members])
+    if level == "epochs":
+        members = [member for member in members if member[1].status == "done"]
+    outcomes, settings = [outcome for _, outcome in members], [outcome.run.dotted() for _, outcome in members]
+    columns = {
+        "sweep": column([study.sweep.name for study, _ in members], str),
+        "run": column([outcome.run.key for outcome in outcomes], str),
+        **{key: column(values := [one.get(key) for one in settings], _kind(key, values)) for key in keys},
+    }
+    if level == "runs":
+        rows = [row(outcome) for outcome in outcomes]
+        kinds = {**results_of(outcomes), **TIMINGS}
+        return pandas.DataFrame(columns | {name: column([one[name] for one in rows], kinds[name]) for name in kinds})
+    histories = [history_of(study.folder, outcome) for study, outcome in members]
+    runs = pandas.DataFrame(columns)
+    repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
+    return pandas.concat([repeated, pandas.DataFrame(columns_of(EpochRecord, histories))], axis=1)
+
+
+def _kind(key: str, values: Sequence[Any]) -> type:
+    """The type of a key's values, which the configuration declares; keys of simulations follow their values."""
+    if key in KEYS:
+        return _KINDS.get(type_words(KEYS[key]), str)
+    kinds = {type(value) for value in values if value is not None}
+    return next(iter(kinds)) if len(kinds) == 1 else float if kinds == {int, float} else str

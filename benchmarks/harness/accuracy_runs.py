@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dorylax.experiments.convergence import WINDOW, crossing
+from dorylax.experiments.measures import WINDOW, crossing
 from dorylax.experiments.seed_statistics import mean_of_ratios
 
 MARGIN = 0.005

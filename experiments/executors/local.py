@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing.connection
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
@@ -74,7 +74,9 @@ class Processes:
                     worker.send(run)
                     self._busy[worker.connection] = worker, run
                 for connection in multiprocessing.connection.wait(list(self._busy)):
-                    yield from self._hear(connection, folder, watcher)
+                    outcome = self._heard(connection, folder, watcher)
+                    if outcome is not None:
+                        yield outcome
         finally:
             self._end()
 
@@ -88,24 +90,22 @@ class Processes:
         self._workers.append(Worker(_serve, folder, options))
         return self._workers[-1]
 
-    def _hear(self, connection: Any, folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
-        """Pass on an event of a run, or yield its outcome."""
+    def _heard(self, connection: Any, folder: Path, watcher: Watcher) -> RunOutcome | None:
+        """Pass on an event of a run, or return its outcome."""
         worker, run = self._busy[connection]
         try:
             message = worker.receive()
         except RunError as error:
             self._workers.remove(worker)
-            del self._busy[connection]
-            yield fail(folder, run, f"the process that ran it {error}")
-            return
+            message = fail(folder, run, f"the process that ran it {error}")
         if isinstance(message, OSError):
             raise message
         if isinstance(message, RunOutcome):
             del self._busy[connection]
-            yield message
-        else:
-            name, *arguments = message
-            getattr(watcher, name)(run, *arguments)
+            return message
+        name, *arguments = message
+        getattr(watcher, name)(run, *arguments)
+        return None
 
     def _end(self) -> None:
         """End all workers at the same time; a second signal kills them."""

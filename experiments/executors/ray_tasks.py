@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dorylax.config import RunConfig
-from dorylax.errors import RunError
+from dorylax.errors import RunError, one_line
 from dorylax.experiments.execution import Watcher
 from dorylax.experiments.executors.ray_worker import Events, Surroundings, node_name, pack, run_here, unpack
 from dorylax.experiments.runner import RunOptions, directory, ended, fail
@@ -38,7 +38,6 @@ TRIES = 5
 """Maximum number of attempts at a run, counting losses of its process or node."""
 
 _PASSED_ON = ("DORYLAX_", "JAX_", "XLA_")
-_ON_RAY = "ray"
 _LOOK_SECONDS = 60.0  # timeout of the check of a node
 _IDLE_SECONDS = 60.0  # time without a running run before a warning
 _GRACE_SECONDS = 60.0
@@ -56,14 +55,13 @@ def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus:
         cpus: CPUs and threads per run, or None for this machine's core count, which reproduces local results byte by byte.
 
     Raises:
-        ConfigError: If the cluster cannot be reached, a run would itself use the cluster, no node has enough CPUs, or a node
-            is not set up for the sweep.
+        ConfigError: If the cluster cannot be reached, a run would itself use it, or no node can run the sweep.
     """
     for run in runs:
         for key in ("pipeline.hosts", "tensor.backend"):
-            if run.config.dotted().get(key) == _ON_RAY:
+            if run.config.dotted().get(key) == "ray":
                 raise ConfigError(
-                    f"{key} = {_ON_RAY} asks for room on the cluster that --hosts ray has given to the run: leave one out"
+                    f"{key} = ray asks for room on the cluster that --hosts ray has given to the run: leave one out"
                 )
     given = cpus or cores()
     with connected(config) as ray:
@@ -86,13 +84,10 @@ def named_files(config: RunConfig) -> list[str]:
     for key, value in config.dotted().items():
         if not isinstance(value, str) or value.startswith("s3://"):
             continue
+        path = key == "pipeline.partition" or (key == "data.name" and is_data_path(value))
         if is_reference(value) and is_file(place_of(value)):
             found.append(place_of(value))
-        elif (
-            key == "pipeline.partition"
-            or (key == "data.name" and is_data_path(value))
-            or value.endswith((".yaml", ".yml"))
-        ):
+        elif path or value.endswith((".yaml", ".yml")):
             found.append(value)
     return found
 
@@ -109,11 +104,7 @@ def _pinned(node: str) -> Any:
 
 
 def _check_nodes(ray: Any, surroundings: Surroundings) -> None:
-    """Check that each node with CPUs can run the sweep.
-
-    Raises:
-        ConfigError: If a node is not set up for the sweep or does not respond in time.
-    """
+    """Raise a ConfigError if a node with CPUs is not set up for the sweep or does not respond in time."""
     look = ray.remote(num_cpus=0, max_retries=0)(Surroundings.settle)
     names = {node["NodeID"]: node_name(node["NodeManagerHostname"], node["NodeID"]) for node in ray.nodes()}
     looks = {
@@ -126,17 +117,17 @@ def _check_nodes(ray: Any, surroundings: Surroundings) -> None:
         try:
             ray.get(one)
         except ray.exceptions.RayTaskError as error:
-            said = _one_line(error.cause)
-            named = isinstance(error.cause, RunError)
-            raise ConfigError(said if named else f"{looks[one]} cannot run dorylax: {said}") from None
+            said = _said(error.cause)
+            expected = isinstance(error.cause, RunError)
+            raise ConfigError(said if expected else f"{looks[one]} cannot run dorylax: {said}") from None
         except ray.exceptions.RayError:
             print_error(f"warning: {looks[one]} was lost")
     if late:
         raise ConfigError(f"{looks[late[0]]} does not answer within {_LOOK_SECONDS:g} s: take it out of the cluster")
 
 
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _said(error: object) -> str:
+    return one_line(error) or type(error).__name__
 
 
 @final
@@ -162,10 +153,8 @@ class RayTasks:
         """Execute runs; see `Executor`. Runs wait while no node has enough free CPUs."""
         assert folder is not None
         ray, self._folder, self._watcher = self._ray, folder, watcher
-        self._options = dataclasses.replace(options, kept_in=folder.absolute())
-        self._task = ray.remote(
-            num_cpus=self._surroundings.threads, max_retries=TRIES - 1, scheduling_strategy="SPREAD"
-        )(run_here)
+        self._options, cpus = dataclasses.replace(options, kept_in=folder.absolute()), self._surroundings.threads
+        self._task = ray.remote(num_cpus=cpus, max_retries=TRIES - 1, scheduling_strategy="SPREAD")(run_here)
         here = _pinned(ray.get_runtime_context().get_node_id())
         actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Events)
         self._events = actor.options(scheduling_strategy=here).remote()
@@ -176,17 +165,17 @@ class RayTasks:
                 if self._running.keys() & self._nodes.keys():
                     idle = time.monotonic()
                 elif time.monotonic() - idle > _IDLE_SECONDS:
-                    needed = self._surroundings.threads
-                    print_error(f"warning: nothing runs: a run needs {needed} free CPUs on one node of the cluster")
+                    print_error(f"warning: nothing runs: a run needs {cpus} free CPUs on one node of the cluster")
                     idle = math.inf  # one warning suffices
                 while todo and len(self._running) < self._most:
-                    yield from self._submit(todo.pop())
+                    if (outcome := self._submit(todo.pop())) is not None:
+                        yield outcome
                 yield from self._listen()
         finally:
             self._stop()
 
-    def _submit(self, run: Run) -> Iterator[RunOutcome]:
-        """Submit a run with the files of an earlier start. Yields a failure if another process uses them."""
+    def _submit(self, run: Run) -> RunOutcome | None:
+        """Submit a run with the files of an earlier start. Returns its failure if another process uses them."""
         path, begun = directory(self._folder, run), None
         try:
             if path.is_dir():
@@ -194,11 +183,11 @@ class RayTasks:
                     begun = pack(path)
         except RunDirectoryError as error:
             self._watcher.begins(run)
-            yield fail(self._folder, run, str(error))
-            return
+            return fail(self._folder, run, str(error))
         task = self._task.remote(run, self._options, begun, self._surroundings, self._events)
         self._running[run.key] = run, task
         self._hear(run.key, task)
+        return None
 
     def _hear(self, key: str, reference: Any) -> None:
         """Queue the result of a reference when it is ready, since `ray.wait` would swallow exceptions of signal handlers."""
@@ -215,7 +204,7 @@ class RayTasks:
                     self._hear_events(came)
                 elif key in self._running:
                     run, _ = self._running.pop(key)
-                    for outcome in self._ended(run, came):
+                    if (outcome := self._ended(run, came)) is not None:
                         if key not in self._nodes:  # the events may arrive after the result
                             self._watcher.begins(run)
                         yield outcome
@@ -240,16 +229,14 @@ class RayTasks:
             else:
                 getattr(self._watcher, name)(run, *arguments)
 
-    def _ended(self, run: Run, came: Any) -> Iterator[RunOutcome]:
-        """Yield the outcome of a task, or none for a run that is resubmitted or stopped."""
+    def _ended(self, run: Run, came: Any) -> RunOutcome | None:
+        """Return the outcome of a task, or None for a run that is resubmitted or stopped."""
         node = self._nodes.get(run.key, "its node")
         if isinstance(came, self._ray.exceptions.RayTaskError):
-            yield fail(self._folder, run, _one_line(came.cause))
-            return
+            return fail(self._folder, run, _said(came.cause))
         if isinstance(came, BaseException):
-            if not self._stopping:
-                yield fail(self._folder, run, f"lost {TRIES} times; the last time its process on {node} was lost")
-            return
+            lost = f"lost {TRIES} times; the last time its process on {node} was lost"
+            return None if self._stopping else fail(self._folder, run, lost)
         status, error, packed = came
         try:
             if packed is not None:
@@ -257,15 +244,15 @@ class RayTasks:
         except RunDirectoryError as problem:
             status, error = "failed", str(problem)
         if status == "done":
-            yield ended(self._folder, run)
-        elif status == "failed":
-            yield fail(self._folder, run, error or "")
-        elif not self._stopping:  # an external signal stopped the process
-            self._stopped[run.key] += 1
-            if self._stopped[run.key] == TRIES:
-                yield fail(self._folder, run, f"stopped {TRIES} times by a signal, the last time on {node}")
-            else:
-                yield from self._submit(run)
+            return ended(self._folder, run)
+        if status == "failed":
+            return fail(self._folder, run, error or "")
+        if self._stopping:
+            return None
+        self._stopped[run.key] += 1  # by an external signal
+        if self._stopped[run.key] < TRIES:
+            return self._submit(run)
+        return fail(self._folder, run, f"stopped {TRIES} times by a signal, the last time on {node}")
 
     def _install(self, run: Run, packed: bytes) -> None:
         path = directory(self._folder, run)

@@ -45,12 +45,8 @@ Answer: TypeAlias = tuple[Literal["done", "failed", "open"], str | None, bytes |
 class Surroundings:
     """Requirements of runs on a node, except its CPUs.
 
-    Attributes:
-        version: Version of dorylax.
-        home: Working directory of the sweep, the base of relative paths.
-        files: Files referenced by configurations.
-        environment: Environment variables for the runs.
-        threads: Number of XLA threads.
+    The paths of the `files` that configurations reference are relative to `home`, the sweep's working directory. The threads
+    are those of XLA.
     """
 
     version: str
@@ -60,11 +56,7 @@ class Surroundings:
     threads: int
 
     def settle(self) -> None:
-        """Prepare this process on a node for runs.
-
-        Raises:
-            RunError: If the node has another version of dorylax or lacks a file.
-        """
+        """Prepare this process on a node for runs; raises RunError if the node has another version or lacks a file."""
         host = socket.gethostname()
         if self.version != __version__:
             raise RunError(
@@ -122,18 +114,7 @@ class Events:
 
 
 def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: Surroundings, events: Any) -> Answer:
-    """Start or resume a run, as a Ray task.
-
-    Args:
-        run: Run to execute.
-        options: Options of `run_one`.
-        begun: Packed directory of a run to resume, or None.
-        surroundings: Requirements of the run.
-        events: Handle of the `Events` actor.
-
-    Raises:
-        RunError: If the node does not meet the requirements.
-    """
+    """Start a run, or resume one from its packed directory, as a Ray task with a handle of the `Events` actor."""
     import ray
 
     surroundings.settle()
@@ -145,9 +126,14 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
             unpack(packed, path)
         _CACHE.keep_only([run.config.data])
         outcome = RunOutcome(run, "open")
-        # Ray raises KeyboardInterrupt in a cancelled task, but still accepts the task's result.
-        with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
-            outcome = run_one(run, folder, RunObserver(_sender(run, number, path, events)), _CACHE, options)
+        # The trainer expects Python's handler of SIGINT, which Ray's parent process may ignore. Ray raises
+        # KeyboardInterrupt in a cancelled task, but still accepts the task's result.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                outcome = run_one(run, folder, RunObserver(_sender(run, number, path, events)), _CACHE, options)
+        finally:
+            signal.signal(signal.SIGINT, before)
         error = error_path.read_text("utf-8") if outcome.error and error_path.is_file() else outcome.error
         return outcome.status, error, pack(path) if path.is_dir() else None
 
@@ -159,11 +145,7 @@ def node_name(host: str, node: str) -> str:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder and remove it at the end. First remove the leftovers of killed processes.
-
-    Raises:
-        OSError: If the file system refuses.
-    """
+    """Yield a temporary folder and remove it at the end. First remove the leftovers of killed processes."""
     path = Path(tempfile.gettempdir()) / "run"
     remove_leftovers(path.parent, path.name.__eq__)
     with temporary_folder(path) as folder:
@@ -171,15 +153,11 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def pack(folder: Path) -> bytes:
-    """Pack all files below a folder into a compressed tar archive, except locks and temporary files.
-
-    Raises:
-        OSError: If the file system refuses.
-    """
+    """Pack all files below a folder into a compressed tar archive, except locks and temporary files."""
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        path = Path(entry.name)
-        return None if path.name == LOCK or is_temporary(path.name) else entry
+        name = Path(entry.name).name
+        return None if name == LOCK or is_temporary(name) else entry
 
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
@@ -188,24 +166,10 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Extract an archive from `pack` into a folder. Never writes outside the folder.
-
-    Raises:
-        OSError: If the file system refuses.
-    """
+    """Extract an archive from `pack` into a folder. Never writes outside the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
         archive.extractall(folder, filter="data")
-
-
-@contextlib.contextmanager
-def _interrupts_heard() -> Iterator[None]:
-    """Install Python's default handler of SIGINT, as the trainer expects. Ray's parent process may ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _sender(run: Run, number: int, path: Path, events: Any) -> Callable[..., None]:

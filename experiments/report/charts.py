@@ -1,36 +1,21 @@
-"""Shared charts: accuracy curves, forest plots of estimates, and stacked bars."""
+"""Figures of the findings: accuracy curves, ratios to the baseline, and ratios beside published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas  # type: ignore[import-untyped]
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dorylax.experiments.analysis import AT_LEAST, AT_MOST, Group, RunHistory, Variant
-from dorylax.experiments.report.figures import (
-    NARROW,
-    NamedFigure,
-    folded_names,
-    folded_title,
-    legend,
-    legend_below,
-    logarithmic,
-    named_rows,
-    one_axes,
-)
+from dorylax.experiments.analysis import Finding, Group, Variant
+from dorylax.experiments.measures import RATIO
+from dorylax.experiments.report.figures import NARROW, NamedFigure, counts, forest, legend, logarithmic, one_axes
+from dorylax.experiments.report.tables import ratio_title
 from dorylax.experiments.seed_statistics import FEW, band
-from dorylax.figure_style import INK, MUTED, SERIES, series
-
-_LOG = 20.0  # minimum factor between the largest and smallest number for a logarithmic axis
-_REACH = 6.0  # maximum extension of the axis to show interval ends, in spreads of the estimates
-_BELOW = 0.24  # vertical offset of a published point below ours, in rows
-
-
-# Accuracy against time, epochs or dollars.
+from dorylax.experiments.verdicts import WITHIN
+from dorylax.figure_style import MUTED, PANEL, SERIES, series
 
 
 def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -> NamedFigure | None:
@@ -45,7 +30,9 @@ def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -
         return None
     axis = {"epochs": "epochs", "time": f"{group.times}seconds", "cost": f"{group.times}US dollars"}[against]
     curves = {variant.name: _curve(variant, against) for variant in group.variants}
-    around = _around(group)
+    around, scores = _around(group), [100 * score for run in runs for score in run.scores]
+    low, high = (np.percentile(scores, 15), max(scores)) if scores else (0.0, 100.0)  # cuts off the start of the curves
+    room = max(0.5, 0.06 * (high - low))
 
     def draw(width: float) -> Figure:
         figure, axes = one_axes(width, ratio if width >= NARROW else 0.72)
@@ -60,7 +47,8 @@ def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -
             axes.axhline(100 * group.target, color=MUTED.light, linewidth=1, linestyle=(0, (4, 3)), label=target)
         if around:
             axes.fill_between([], [], [], color=MUTED.light, alpha=0.25, linewidth=0, label=around)
-        axes.set(xlabel=axis, ylabel=f"validation {group.metric.title}, %", ylim=_span(runs))
+        axes.set(xlabel=axis, ylabel=f"validation {group.metric.title}, %")
+        axes.set(ylim=(max(0.0, low - room), min(100.0, high + room)))
         axes.set_xlim(left=0)
         legend(figure, axes, width)
         return figure
@@ -99,184 +87,78 @@ def _around(group: Group) -> str:
     if not seeds:
         return ""
     if seeds[-1] < FEW:
-        return f"band: range of {_counts(seeds)} seeds"
+        return f"band: range of {counts(seeds)} seeds"
     few = "" if seeds[0] >= FEW else f"\n(of fewer than {FEW}: their range)"
-    return f"band: 95 % interval of\nthe mean of {_counts(seeds)} seeds{few}"
+    return f"band: 95 % interval of\nthe mean of {counts(seeds)} seeds{few}"
 
 
-def _counts(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+def overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> NamedFigure | None:
+    """Plot the compared measure in each group and its mean over groups, with one panel per variant."""
+    measure, rows = pooled[0].measure, []
+    for place, variant in enumerate(dict.fromkeys(one.name for group in groups for one in group.findings)):
+        for group in groups:
+            found = next((one for one in group.findings if one.name == variant), None)
+            theirs = group.published_ratio(variant, measure)
+            rows.append(_mark(variant, group.name, found, measure, color=series(1 + place), theirs=theirs))
+        rows += [_mark(variant, "mean over groups", one, measure) for one in pooled if one.name == variant]
+    accuracy = measure == "accuracy"
+    of = "points of test accuracy" if accuracy else ratio_title(groups[0], measure)
+    source = groups[0].source if any(group.published for group in groups) else None
+    return forest(name, f"In each group: {of}, relative to the baseline", rows, 0.0 if accuracy else 1.0, source)
 
 
-def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
-    """Return the limits of the accuracy axis, which cut off the start of the curves."""
-    values = [100 * score for run in runs for score in run.scores]
-    if not values:
-        return 0.0, 100.0
-    low, high = np.percentile(values, 15), max(values)
-    room = max(0.5, 0.06 * (high - low))
-    return max(0.0, float(low) - room), min(100.0, high + room)
-
-
-# Estimates with intervals.
-
-
-class Mark(NamedTuple):
-    """A row of a forest plot; unknown numbers are NaN.
-
-    Attributes:
-        panel: Title of the row's panel.
-        row: Name of the row.
-        color: Color; empty for a summary of the others.
-        published: Published value.
-        estimate: Our value, with the ends `low` and `high` of its interval.
-        seeds: Number of seeds.
-        bound: `AT_LEAST` or `AT_MOST` if the estimate is a bound, else empty.
-    """
-
-    panel: str
-    row: str
-    color: str = ""
-    published: float = np.nan
-    estimate: float = np.nan
-    low: float = np.nan
-    high: float = np.nan
-    seeds: float = np.nan
-    bound: str = ""
-
-
-def forest(
-    name: str, title: str, rows: Sequence[Mark], unit: float = 1.0, source: str | None = None
-) -> NamedFigure | None:
-    """Draw a forest plot: one row per estimate, with its interval and published value, in panels side by side.
-
-    Returns None if no panel has an estimate or a published value.
-
-    Args:
-        name: Base name of the figure's files.
-        title: Heading.
-        rows: Marks, in order.
-        unit: Value that means no difference.
-        source: Source of the published values, or None.
-    """
-    if not rows:
+def ratio_figure(group: Group, name: str) -> NamedFigure | None:
+    """Plot the ratios to the baseline in one group, with one panel per measure."""
+    if group.baseline is None or not group.findings:
         return None
-    data = pandas.DataFrame(rows)
-    known = data["estimate"].notna() | data["published"].notna()
-    if not known.any():
-        return None
-    data = data[known.groupby(data["panel"]).transform("any")]
-    panels, names = dict(list(data.groupby("panel", sort=False))), list(dict.fromkeys(data["row"]))
-    seeds = sorted({int(number) for number in data["seeds"].dropna() if number > 1})
-    lines = f"95 % interval, {_counts(seeds)} seeds" if seeds else ""
-    lines += "" if not seeds else ", rough (Student's t)" if seeds[0] < FEW else " (bootstrap)"
-
-    def draw(width: float) -> Figure:
-        folded, name_lines = folded_names(names, width)
-        across = min(3, len(panels)) if width >= NARROW else 1
-        down = -(-len(panels) // across)
-        titles = [folded_title(panel, width / across, 0.57) for panel in panels]
-        height = max(0.32, 0.17 * name_lines) * len(names) + 0.5 + 0.18 * max(one.count("\n") + 1 for one in titles)
-        figure = Figure((width, height * down), layout="constrained")
-        grid = list(np.ravel(np.asarray(figure.subplots(down, across, squeeze=False))))
-        for place, (axes, marks) in enumerate(zip(grid, panels.values(), strict=False)):
-            _draw(axes, marks, folded if place % across == 0 else [""] * len(names), unit)
-            axes.set_title(titles[place])
-        for axes in grid[len(panels) :]:
-            axes.set_axis_off()
-        styles: dict[str, dict[str, Any]] = {}
-        if source is not None:
-            styles["ours"] = {"marker": "o", "linestyle": "", "markersize": 6}
-            styles[f"published: {source}"] = {"marker": "D", "linestyle": "", "markersize": 5, "fillstyle": "none"}
-        if lines:
-            styles[lines] = {"linewidth": 2.4}
-        if styles:
-            handles = [grid[0].plot([], [], color=INK.light, **style)[0] for style in styles.values()]
-            legend_below(figure, handles, list(styles), width)
-        return figure
-
-    shown = data.assign(bound=data["bound"].str.strip(), seeds=data["seeds"].astype("Int64"))
-    shown = shown[["panel", "row", "bound", "estimate", "low", "high", "seeds", "published"]]
-    told = [
-        f"{panel}: " + ", ".join(f"{one.row} {one.bound.strip()}{one.estimate:.3g}" for one in marks.itertuples())
-        for panel, marks in data[data["estimate"].notna()].groupby("panel", sort=False)
+    time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
+    rows = [
+        _mark(
+            title, one.name, one.finding, measure, color=series(place), theirs=group.published_ratio(one.name, measure)
+        )
+        for measure in ((time, "dollars", "value") if group.simulated else group.measures)
+        for title in [ratio_title(group, measure)]
+        for place, one in enumerate(group.variants)
+        if one.finding is not None and not one.is_baseline
     ]
-    return NamedFigure(name, title, f"{title}. " + "; ".join(told), draw, shown)
+    title = f"Relative to {group.baseline.name}" + ("" if group.simulated else ", until the target is reached")
+    return forest(name, title, rows, source=group.source if group.published else None)
 
 
-def _draw(axes: Axes, marks: pandas.DataFrame, names: Sequence[str], unit: float) -> None:
-    axes.axvline(unit, color=MUTED.light, linewidth=1)
-    labels = []
-    for row, mark in enumerate(marks.itertuples()):
-        color, bold = mark.color or INK.light, not mark.color
-        if not np.isnan(mark.published):
-            axes.plot(mark.published, row + _BELOW, "D", color=color, markersize=5, fillstyle="none")
-        labels.append("–" if np.isnan(mark.estimate) else f"{mark.bound}{mark.estimate:.3g}")
-        if np.isnan(mark.estimate):
-            continue
-        if mark.seeds > 1:
-            axes.plot([mark.low, mark.high], [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
-        # The marker of a bound points toward the true value.
-        shape = {"": "D" if bold else "o", AT_LEAST: ">", AT_MOST: "<"}[mark.bound]
-        fill = "none" if mark.bound else "full"
-        axes.plot(mark.estimate, row, shape, color=color, markersize=7 if bold else 6, fillstyle=fill)
-    named_rows(axes, names, labels)
-    points = marks[["published", "estimate"]].to_numpy(float)
-    points = points[~np.isnan(points)]
-    if points.size and points.min() > 0 and points.max() > _LOG * points.min():
-        logarithmic(axes, "x", ticks=(1.0,))
-        axes.margins(x=0.14)
-        return
-    ends = marks.loc[marks["seeds"] > 1, ["low", "high"]].to_numpy(float)
-    numbers = np.append(points, unit)
-    spread = max(np.ptp(numbers), 0.05 * np.abs(numbers).max(), 1e-9)
-    reach = np.append(numbers, ends)
-    low = max(reach.min(), numbers.min() - _REACH * spread)
-    high = min(reach.max(), numbers.max() + _REACH * spread)
-    room = max(0.08 * (high - low), 0.02 * np.abs(numbers).max(), 1e-9)
-    axes.set_xlim(low - room, high + room)
+def _mark(
+    panel: str, row: str, found: Finding | None, measure: str, *, color: str = "", theirs: float | None = None
+) -> dict[str, Any]:
+    """Build a row of `forest`: the ratio of a measure, or the difference of accuracies in points."""
+    mark = {"panel": panel, "row": row, "color": color, "published": theirs, "bound": ""}
+    if found is None or not found.compared:
+        return mark
+    scale, known = (100.0, found.differences) if measure == "accuracy" else (1.0, found.ratios)
+    if (one := known.get(measure)) is None:
+        return mark
+    bound = "" if measure == "accuracy" else found.sign or ""
+    ends = {"estimate": scale * one.estimate, "low": scale * one.low, "high": scale * one.high}
+    return {**mark, **ends, "seeds": one.seeds, "bound": bound}
 
 
-# Stacked bars.
-
-
-def stacked_bars(
-    name: str,
-    title: str,
-    bars: Mapping[str, Mapping[str, float]],
-    axis: str,
-    *,
-    colors: Mapping[str, str],
-    labels: Sequence[str] | None = None,
-    text: str = "",
-) -> NamedFigure:
-    """Draw horizontal stacked bars.
-
-    Args:
-        name: Base name of the figure's files.
-        title: Heading.
-        bars: Map from bar to part to value.
-        axis: Title of the axis.
-        colors: Map from part to color, in the order of the parts.
-        labels: Text to the right of each bar, or None.
-        text: Description that precedes the numbers.
-    """
+def agreement_figure(pairs: pandas.DataFrame) -> NamedFigure:
+    """Plot our ratios against the published ones, with one color per part."""
+    ends = pairs[["published", "ours"]].to_numpy()
+    line = np.asarray([ends.min() / 1.2, ends.max() * 1.2])
 
     def draw(width: float) -> Figure:
-        names, lines = folded_names(list(bars), width)
-        figure = Figure((width, max(0.34, 0.17 * lines) * len(bars) + 1.0), layout="constrained")
-        axes = figure.subplots()
-        left = np.zeros(len(bars))
-        for part, color in colors.items():
-            values = np.asarray([bar.get(part, 0.0) for bar in bars.values()])
-            axes.barh(range(len(bars)), values, left=left, color=color, height=0.62, label=part)
-            left += values
-        named_rows(axes, names, labels)
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel(axis)
-        legend_below(figure, *axes.get_legend_handles_labels(), width)
+        figure, axes = one_axes(width, 0.46)
+        near = f"within {100 * WITHIN:.0f} %"
+        axes.fill_between(line, (1 - WITHIN) * line, (1 + WITHIN) * line, color=PANEL.light, linewidth=0, label=near)
+        axes.plot(line, line, color=MUTED.light, linewidth=1)
+        for place, (part, mine) in enumerate(pairs.groupby("part", sort=False)):
+            axes.plot(mine["published"], mine["ours"], "o", color=series(1 + place), markersize=5, label=part)
+        for which in ("x", "y"):
+            logarithmic(axes, which)
+        axes.set(xlabel="published ratio", ylabel="our ratio", xlim=line, ylim=line)
+        legend(figure, axes, width)
         return figure
 
-    told = [f"{bar}: " + ", ".join(f"{part} {value:.3g}" for part, value in of.items()) for bar, of in bars.items()]
-    rows = [{"bar": bar, "part": part, "value": value} for bar, of in bars.items() for part, value in of.items()]
-    return NamedFigure(name, title, f"{text or title + '.'} " + "; ".join(told), draw, pandas.DataFrame(rows))
+    told = [f"{row.number}: ours {row.ours:.2f}, published {row.published:.2f}" for row in pairs.itertuples()]
+    title = "Our ratios beside the published ones"
+    data = pairs[["part", "number", "published", "ours"]]
+    return NamedFigure("published", title, f"{title}. " + "; ".join(told), draw, data)

@@ -1,19 +1,23 @@
-"""Figures of a run's inside: staleness of rows, a timeline of one epoch, and the time of each kind of task."""
+"""A run's inside: figures of stale rows, of one epoch, and of the time of each kind of task; tables of its servers."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
-from dorylax.experiments.analysis import Group, Variant
-from dorylax.experiments.report.charts import stacked_bars
-from dorylax.experiments.report.figures import NamedFigure, folded_title, legend_below
+from dorylax.experiments.analysis import Group, RunHistory
+from dorylax.experiments.report.figures import NamedFigure, folded_title, legend_below, stacked_bars
+from dorylax.experiments.report.page import DASH, Table
 from dorylax.figure_style import MUTED, series
+from dorylax.observers.progress import data_size, duration
 from dorylax.store import trace
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 
 IN_VAIN = "late or failed"
 """The kind of calls whose answer was not used."""
@@ -23,40 +27,44 @@ _KINDS = ("GA", "AV", "SC", "AE", "AV+∇AV", "∇GA", "∇AV", "∇SC", "∇AE"
 _MICRO = 1e-6
 _RESOURCES = ("graph", "tensor", "network", "parameters")
 _TIMELINES = 4  # variants in one figure
+_LISTED = 16  # maximum number of graph servers per variant in a table
+_LATE = 0.05  # a bottleneck waits less than the mean by more than this fraction of an epoch
+_WAITS = ("gate", "rows", "weights")  # for the start of the epoch, for rows and sums of other servers, for weights
+_NOTE = (
+    "First run of each variant. Busy: share of the time of the server's graph threads. Tasks queued and tensor tasks: "
+    "number waiting or under way when one arrives, mean and maximum. Waits: of an interval in an epoch, until the epoch "
+    "is open, for rows and sums of other servers, and for weights. Messages, sent: to other graph servers, per epoch. "
+    "Lag: epochs that a row is behind its reader. Calls in vain: calls whose answer was not used. "
+)
+_PARAMETERS_NOTE = (
+    "Per epoch. Pulls held: the stability gate was closed, so the interval waited for exact rows. "
+    "Stashes: most intervals per version."
+)
 
 
 def staleness_figure(group: Group, name: str) -> NamedFigure | None:
     """Plot the shares of rows by the epochs that they are behind their readers; None if all are current."""
-    shares = {variant.name: found for variant in group.variants if (found := _lags(variant))}
-    lags = sorted({lag for found in shares.values() for lag in found})
+    bars, lags = dict[str, dict[str, float]](), set[int]()
+    for variant in group.variants:
+        rows = Counter[int]()
+        for run in variant.runs:
+            counts = (run.summary.get("pipeline") or {}).get("rows_by_lag") or {}
+            rows.update({int(lag): count for lag, count in counts.items()})
+        if rows.total():
+            bars[variant.name] = {str(lag): 100 * (rows[lag] / rows.total()) for lag in sorted(rows)}
+            lags |= rows.keys()
     if not any(lags):
         return None
-    colors = {str(lag): series(place) for place, lag in enumerate(lags)}
+    colors = {str(lag): series(place) for place, lag in enumerate(sorted(lags))}
     title = "Staleness of the rows that intervals read, in epochs (negative: ahead of the reader)"
-    bars = {variant: {str(lag): 100 * found[lag] for lag in sorted(found)} for variant, found in shares.items()}
     return stacked_bars(f"{name}staleness", title, bars, "% of rows read", colors=colors)
 
 
-def _lags(variant: Variant) -> dict[int, float]:
-    total = Counter[int]()
-    for run in variant.runs:
-        rows = (run.summary.get("pipeline") or {}).get("rows_by_lag") or {}
-        total.update({int(lag): count for lag, count in rows.items()})
-    return {lag: rows / total.total() for lag, rows in total.items()} if total.total() else {}
-
-
-# Traces.
-
-
 def read_trace(path: Path) -> pandas.DataFrame | None:
-    """The tasks of a run's trace.json; None without the file.
+    """The tasks of a run's trace.json; None without the file. Raises RunDirectoryError if it cannot be read.
 
-    Returns:
-        `kind` (GA, AV, …), `resource`, `server`, `lane` (`tensor 3`), `epoch` (negative before training), and `start`, `end`
-        and `duration` in microseconds.
-
-    Raises:
-        RunDirectoryError: The file is no trace, or cannot be read.
+    Columns: `kind` (GA, AV, …), `resource`, `server`, `lane` (`tensor 3`), `epoch` (negative before training), and `start`,
+    `end` and `duration` in microseconds.
     """
     if not path.is_file():
         return None
@@ -68,11 +76,10 @@ def read_trace(path: Path) -> pandas.DataFrame | None:
         elif event["ph"] == "X":
             name, resource, start = str(event["name"]), event["args"]["kind"], event["ts"]
             kind = "network" if resource == "network" else IN_VAIN if name.endswith(")") else name  # "AV (late)"
-            times = {"start": start, "end": start + event["dur"], "duration": event["dur"]}
-            rows.append({"kind": kind, "resource": resource, "lane": thread, "epoch": event["args"]["epoch"], **times})
+            times = start, start + event["dur"], event["dur"]
+            rows.append((kind, resource, thread[0], thread, event["args"]["epoch"], *times))
     columns = ["kind", "resource", "server", "lane", "epoch", "start", "end", "duration"]
     tasks = pandas.DataFrame(rows, columns=columns)
-    tasks["server"] = [server for server, _ in tasks["lane"]]
     # A damaged trace may lack the name of a lane.
     tasks["lane"] = [lanes.get(one, resource) for one, resource in zip(tasks["lane"], tasks["resource"], strict=True)]
     return tasks
@@ -94,10 +101,7 @@ def one_epoch(tasks: pandas.DataFrame) -> pandas.DataFrame:
     """Return the tasks on the first graph server and the parameter servers during an epoch of median length.
 
     The epoch lasts from its first task on that server to the first task of the next epoch. In asynchronous runs tasks of
-    other epochs run meanwhile.
-
-    Returns:
-        `kind`, `lane`, and `start` and `end` in seconds since the epoch began.
+    other epochs run meanwhile. The columns are `kind`, `lane`, and `start` and `end` in seconds since the epoch began.
     """
     first = tasks[(tasks["server"] == 0) & (tasks["epoch"] >= 0)].groupby("epoch")
     starts, ends = first["start"].min().to_dict(), first["end"].max().to_dict()
@@ -120,16 +124,11 @@ def one_epoch(tasks: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def trace_figures(traces: Mapping[str, tuple[pandas.DataFrame, int]], name: str) -> list[NamedFigure | None]:
-    """Plot timelines and the time of tasks.
-
-    Args:
-        traces: Variant → tasks of a run, and the number of epochs that it trained.
-        name: Prefix of the files.
-    """
+    """Plot timelines and the time of tasks; `traces` has the tasks of each variant, and its number of trained epochs."""
     samples = {
-        variant: f"{traced_epochs(tasks)} of the {trained} epochs of {variant}"
+        variant: f"{epochs} of the {trained} epochs of {variant}"
         for variant, (tasks, trained) in traces.items()
-        if traced_epochs(tasks) < trained
+        if (epochs := traced_epochs(tasks)) < trained
     }
     timelines = {variant: one_epoch(tasks) for variant, (tasks, _) in list(traces.items())[:_TIMELINES]}
     timelines = {variant: tasks for variant, tasks in timelines.items() if len(tasks)}
@@ -140,20 +139,16 @@ def trace_figures(traces: Mapping[str, tuple[pandas.DataFrame, int]], name: str)
 def breakdown_figure(
     seconds: Mapping[str, Mapping[str, float]], name: str, samples: Mapping[str, str]
 ) -> NamedFigure | None:
-    """Plot the seconds per epoch by kind of task, a bar for each variant; None without tasks.
+    """Plot the seconds per epoch of each variant by kind of task, a bar for each variant; None without tasks.
 
-    Args:
-        seconds: Variant → kind of task → seconds per epoch.
-        name: Prefix of the files.
-        samples: Remarks on variants whose trace lacks epochs.
+    `samples` has remarks on variants whose trace lacks epochs.
     """
     colors = _colors(kind for found in seconds.values() for kind in found)
     if not colors:
         return None
     text = f"Seconds of tasks per epoch, of all servers and functions together{_sampled(samples, seconds)}."
-    return stacked_bars(
-        f"{name}tasks", "Time of tasks", seconds, "seconds of tasks per epoch", colors=colors, text=text
-    )
+    axis = "seconds of tasks per epoch"
+    return stacked_bars(f"{name}tasks", "Time of tasks", seconds, axis, colors=colors, text=text)
 
 
 def _timelines(variants: Mapping[str, pandas.DataFrame], name: str, samples: Mapping[str, str]) -> NamedFigure | None:
@@ -200,3 +195,120 @@ def _sampled(samples: Mapping[str, str], shown: Iterable[str]) -> str:
 def _colors(kinds: Iterable[str]) -> dict[str, str]:
     ordered = sorted(set(kinds), key=lambda kind: (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), kind))
     return {kind: MUTED.light if kind == IN_VAIN else series(1 + place) for place, kind in enumerate(ordered)}
+
+
+class Loads(NamedTuple):
+    """Server metrics of one run, aggregated over all epochs in its servers.jsonl.
+
+    Attributes:
+        graph: Table with one row per graph server. `busy` is the share of its threads' time. `queue` and `calls` are means,
+            `queue_max` and `calls_max` maxima. `messages` and `message_bytes` are means per epoch. The columns in `_WAITS`
+            are the seconds per interval and epoch. `rows_by_lag` and `in_vain` (unsuccessful calls by outcome) are totals.
+        parameters: Table with one row per parameter server: `busy`, `stashes_max`, and counts per epoch.
+        epoch_seconds: Mean time of an epoch in seconds.
+    """
+
+    graph: pandas.DataFrame
+    parameters: pandas.DataFrame
+    epoch_seconds: float
+
+    @property
+    def waits(self) -> pandas.Series:
+        """Waiting time for other graph servers, in seconds per interval and epoch, of each graph server."""
+        return self.graph["gate"] + self.graph["rows"]
+
+    @property
+    def late(self) -> int | None:
+        """Graph server that the others wait for, identified by the least waiting time; None if all wait alike."""
+        waits = self.waits
+        return None if waits.mean() - waits.min() <= _LATE * self.epoch_seconds else int(waits.idxmin())
+
+    @classmethod
+    def of(cls, run: RunHistory, lines: Sequence[ServerMetrics]) -> Loads | None:
+        """Aggregate the lines of a run's servers.jsonl. Returns None without lines."""
+        pipeline, epochs = run.run.config.pipeline, {line.epoch for line in lines}
+        if not lines or pipeline is None:
+            return None
+        seconds = sum(record.seconds for record in run.history if record.epoch in epochs)
+        graph, parameters = (
+            pandas.DataFrame([dataclasses.asdict(line) for line in lines if isinstance(line, kind)])
+            for kind in (GraphServerMetrics, ParameterServerMetrics)
+        )
+        if len(parameters):
+            by_server = parameters.groupby("server")
+            parameters = by_server.mean().assign(
+                busy=by_server["busy_seconds"].sum() / (seconds or 1.0), stashes_max=by_server["stashes_max"].max()
+            )
+        return cls(_graph_loads(graph, seconds, pipeline.intervals), parameters, seconds / len(epochs))
+
+
+def _graph_loads(lines: pandas.DataFrame, seconds: float, intervals: int) -> pandas.DataFrame:
+    by_server = lines.groupby("server")
+
+    def mean(values: str, weights: str) -> pandas.Series:
+        return (lines[values] * lines[weights]).groupby(lines["server"]).sum() / by_server[weights].sum().clip(lower=1)
+
+    def total(counts: str) -> pandas.Series:
+        return by_server[counts].agg(lambda part: pandas.DataFrame(list(part)).sum().astype(int).to_dict())
+
+    busy = (lines["graph_seconds"] / lines["graph_threads"]).groupby(lines["server"]).sum()
+    return pandas.DataFrame(
+        {
+            "busy": busy / seconds if seconds else 0.0 * busy,
+            "queue": mean("graph_queue_mean", "graph_tasks"),
+            "queue_max": by_server["graph_queue_max"].max(),
+            "calls": mean("tensor_calls_mean", "tensor_tasks"),
+            "calls_max": by_server["tensor_calls_max"].max(),
+            **{wait: by_server[f"{wait}_seconds"].mean() / intervals for wait in _WAITS},
+            **{name: by_server[name].mean() for name in ("messages", "message_bytes")},
+            "rows_by_lag": total("rows_by_lag"),
+            "in_vain": total("calls").map(lambda of: {key: n for key, n in of.items() if key != "answered"}),
+        }
+    )
+
+
+def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
+    """Build the tables of graph servers and of parameter servers for all variants."""
+    if not loads:
+        return []
+    graph, parameters = [], []
+    for name, found in loads.items():
+        prefix = f"{name}: " if len(loads) > 1 else ""
+        shown = found.graph.loc[sorted(found.waits.sort_values(kind="stable").index[:_LISTED])]
+        for server, one in shown.iterrows():
+            row = {"server": f"{prefix}{server}", "threads busy": f"{100 * one['busy']:.1f} %"}
+            row["tasks queued"] = f"{one['queue']:.1f} (≤ {one['queue_max']})"
+            row["tensor tasks"] = f"{one['calls']:.1f} (≤ {one['calls_max']})"
+            row |= {f"waits: {wait}": duration(one[wait]) for wait in _WAITS}
+            row |= {"messages": f"{one['messages']:.0f}", "sent": data_size(one["message_bytes"])}
+            in_vain = ", ".join(f"{count} {outcome}" for outcome, count in one["in_vain"].items())
+            graph.append({**row, "rows by lag": _lags(one["rows_by_lag"]), "calls in vain": in_vain or DASH})
+        for server, one in found.parameters.iterrows():
+            row = {"server": f"{prefix}{server}", "busy": f"{100 * one['busy']:.1f} %"}
+            row |= {counted: _count(one[counted]) for counted in ("pulls", "pushes", "updates")}
+            row["pulls held"] = _count(one["pulls_held"]) if one["pulls_held"] else DASH
+            row |= {way: data_size(one[f"bytes_{way}"]) for way in ("received", "sent")}
+            parameters.append({**row, "stashes": f"≤ {one['stashes_max']:.0f}"})
+    note = _NOTE + " ".join(_evenness(name, found) for name, found in loads.items() if len(found.graph) > 1)
+    if any(len(found.graph) > _LISTED for found in loads.values()):
+        note += f" Of more than {_LISTED} servers the table lists those that wait least; servers.jsonl has all."
+    return [Table.of("Graph servers", graph, note), Table.of("Parameter servers", parameters, _PARAMETERS_NOTE)]
+
+
+def _evenness(name: str, found: Loads) -> str:
+    """Describe the late and the busiest server of a variant."""
+    waits, busy, late = found.waits, found.graph["busy"], "no server" if found.late is None else f"server {found.late}"
+    range_ = f"{duration(waits.min())} to {duration(waits.max())} of {duration(found.epoch_seconds)}"
+    text = f"{name}: {late} is late (an interval waits {range_})"
+    if busy.any():
+        text += f"; server {busy.idxmax()} is busiest ({busy.max() / busy.mean():.2f} × the mean)"
+    return f"{text}."
+
+
+def _lags(rows: Mapping[str, int]) -> str:
+    whole = sum(rows.values())
+    return ", ".join(f"{lag}: {100 * rows[lag] / whole:.0f} %" for lag in sorted(rows, key=int)) if whole else DASH
+
+
+def _count(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"

@@ -22,12 +22,9 @@ _SHORT = 22  # letters of a part of a cell that stays on one line
 
 
 class Table(NamedTuple):
-    """A table of text; the first column is on the left, numbers are on the right.
+    """A table of text with a heading and a note below, which may be empty.
 
-    Attributes:
-        title: Heading; may be empty.
-        frame: The cells.
-        note: Explanation below; may be empty.
+    The first column of the frame is on the left, numbers are on the right.
     """
 
     title: str
@@ -38,29 +35,13 @@ class Table(NamedTuple):
     def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
         """A table whose columns are the rows' keys; columns without any value are omitted."""
         frame = pandas.DataFrame(list(rows)).fillna(DASH)
-        return cls(title, frame.loc[:, [not frame[name].isin([DASH, ""]).all() for name in frame]], note)
-
-    @property
-    def markdown(self) -> str:
-        """The table as Markdown, with its note."""
-        rows = [
-            list(self.frame.columns),
-            ["---", *["---:"] * (len(self.frame.columns) - 1)],
-            *self.frame.values.tolist(),
-        ]
-        lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
+        return cls(title, frame.loc[:, ~frame.isin([DASH, ""]).all()], note)
 
 
 class Section(NamedTuple):
     """A part of a report: sentences, figures, tables, and tables that are folded at first.
 
-    Attributes:
-        title: Heading; empty for the only section.
-        sentences: Paragraphs at its beginning.
-        figures: Figures in order; the page skips None.
-        tables: Tables in order; the page skips None.
-        folded: Tables that a reader opens.
+    The title is empty for the only section. The page skips figures and tables that are None.
     """
 
     title: str = ""
@@ -71,12 +52,7 @@ class Section(NamedTuple):
 
 
 def render(template: str = "page.html.jinja", **content: Any) -> str:
-    """The page, or with another template the Markdown; the same bytes from the same content.
-
-    Args:
-        template: File in this folder.
-        content: By the names that the templates document.
-    """
+    """The page, or with another template of this folder the Markdown, of the content that the templates document."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=template.startswith("page.html"),
@@ -92,8 +68,7 @@ def render(template: str = "page.html.jinja", **content: Any) -> str:
 def write_pages(folder: Path, **content: Any) -> Path:
     """Write report.html, report.md and figures/; return the path of the page.
 
-    Raises:
-        OSError: The file system refuses; an earlier report is then still whole.
+    If the file system refuses (OSError), an earlier report is still whole.
     """
     make_folder(folder)
     page, text = render(**content), render("page.md.jinja", **content)
@@ -116,7 +91,7 @@ def _breakable(title: str) -> Markup:
 
 def _parts(text: str) -> Markup:
     """A cell whose numbers stay on one line each; sentences do not."""
-    parts = str(text).split(", ")
+    parts = text.split(", ")
     if not text or max(map(len, parts)) > _SHORT:
         return escape(text)
     return Markup(", ").join(Markup("<span>{}</span>").format(part) for part in parts)

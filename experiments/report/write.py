@@ -8,29 +8,26 @@ import shlex
 import shutil
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas  # type: ignore[import-untyped]
-from matplotlib.figure import Figure
 
 from dorylax.errors import RunWarning
-from dorylax.experiments.analysis import Finding, Group, analyse, pool
+from dorylax.experiments.analysis import Group, analyse, pool
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.measures import RATIO
 from dorylax.experiments.names import short_name
 from dorylax.experiments.report import tables
-from dorylax.experiments.report.charts import Mark, accuracy_figure, forest
-from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
-from dorylax.experiments.report.inside import read_trace, staleness_figure, trace_figures
+from dorylax.experiments.report.charts import accuracy_figure, agreement_figure, overview, ratio_figure
+from dorylax.experiments.report.figures import NamedFigure
+from dorylax.experiments.report.inside import Loads, read_trace, server_tables, staleness_figure, trace_figures
 from dorylax.experiments.report.page import Section, Table, write_pages
-from dorylax.experiments.report.servers import Loads, server_tables
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, SEED, RunOutcome, Study, Sweep
 from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, median_deviation, published_pairs
-from dorylax.figure_style import MUTED, PANEL, series
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import servers
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
@@ -39,15 +36,7 @@ _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 
 
 def write_report(studies: Sequence[Study], folder: Path) -> Path:
-    """Write a joint report of one or more sweeps.
-
-    Args:
-        studies: Sweeps with their outcomes.
-        folder: Output folder for report.html, report.md and figures/.
-
-    Returns:
-        Path of report.html.
-    """
+    """Write a joint report of one or more sweeps: report.html, whose path it returns, report.md and figures/."""
     analysed = [(part, analyse(part)) for study in studies for part in study.parts]
     several, sections = len(analysed) > 1, list[Section]()
     for number, (part, groups) in enumerate(analysed):
@@ -78,102 +67,20 @@ def _top(analysed: Analysed) -> Section:
     ]
     if published and (several or analysed[0][0].sweep.simulated):
         pairs = pandas.concat(published)
-        return Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(pairs)])
+        return Section(figures=[agreement_figure(pairs)], tables=[_agreement_table(pairs)])
     figures, shown = list[NamedFigure | None](), list[Table]()
     for number, (study, groups) in enumerate(analysed):
         compared = [group for group in groups if group.findings]
-        if not any(figures):
-            figures.append(_answer_figure(groups, compared, f"{number}-" * several))
-        findings = pool(compared) or (compared[0].findings if compared else [])
+        prefix, group = f"{number}-" * several, compared[0] if compared else groups[0]
+        if not any(figures) and len(compared) > 1:
+            figures.append(overview(compared, pool(compared), f"{prefix}overview"))
+        elif not any(figures):
+            ratios = ratio_figure(group, f"{prefix}ratios") if group.simulated else None
+            figures.append(ratios or accuracy_figure(group, "time", prefix, 0.42))
+        findings = pool(compared) or group.findings
         if any(one.compared for one in findings):
             shown.append(tables.verdict_table(study.sweep.headline * several, compared, findings))
     return Section(figures=figures, tables=shown)
-
-
-def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
-    """Plot accuracy against time for one group, or the compared ratios for several groups and simulations."""
-    if len(compared) > 1:
-        return _overview(compared, pool(compared), f"{prefix}overview")
-    group = compared[0] if compared else groups[0]
-    return _ratio_figure(group, f"{prefix}ratios") if group.simulated else accuracy_figure(group, "time", prefix, 0.42)
-
-
-def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> NamedFigure | None:
-    """Plot the compared measure in each group and its mean over groups, with one panel per variant."""
-    measure = pooled[0].measure
-    rows = list[Mark]()
-    for place, variant in enumerate(dict.fromkeys(one.name for group in groups for one in group.findings)):
-        for group in groups:
-            found = next((one for one in group.findings if one.name == variant), None)
-            theirs = group.published_ratio(variant, measure)
-            rows.append(_mark(variant, group.name, found, measure, color=series(1 + place), theirs=theirs))
-        rows += [_mark(variant, "mean over groups", one, measure) for one in pooled if one.name == variant]
-    accuracy = measure == "accuracy"
-    what = "points of test accuracy" if accuracy else tables.ratio_title(groups[0], measure)
-    source = groups[0].source if any(group.published for group in groups) else None
-    return forest(name, f"In each group: {what}, relative to the baseline", rows, 0.0 if accuracy else 1.0, source)
-
-
-def _mark(
-    panel: str, row: str, found: Finding | None, measure: str, *, color: str = "", theirs: float | None = None
-) -> Mark:
-    """Build a row of `forest`: the ratio of a measure, or the difference of accuracies in points."""
-    mark = Mark(panel, row, color, np.nan if theirs is None else theirs)
-    if found is None or not found.compared:
-        return mark
-    if measure != "accuracy" and (one := found.ratios.get(measure)) is not None:
-        return mark._replace(estimate=one.estimate, low=one.low, high=one.high, seeds=one.seeds, bound=found.sign or "")
-    if measure == "accuracy" and (one := found.accuracy) is not None:
-        return mark._replace(estimate=100 * one.estimate, low=100 * one.low, high=100 * one.high, seeds=one.seeds)
-    return mark
-
-
-def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
-    """Plot the ratios to the baseline in one group, with one panel per measure."""
-    if group.baseline is None or not group.findings:
-        return None
-    time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
-    measures = (time, "dollars", "value") if group.simulated else group.measures
-    rows = [
-        _mark(
-            tables.ratio_title(group, measure),
-            one.name,
-            one.finding,
-            measure,
-            color=series(place),
-            theirs=group.published_ratio(one.name, measure),
-        )
-        for measure in measures
-        for place, one in enumerate(group.variants)
-        if one.finding is not None and not one.is_baseline
-    ]
-    source = group.source if group.published else None
-    title = f"Relative to {group.baseline.name}" + ("" if group.simulated else ", until the target is reached")
-    return forest(name, title, rows, source=source)
-
-
-def _agreement_figure(pairs: pandas.DataFrame) -> NamedFigure:
-    """Plot our ratios against the published ones, with one color per part."""
-    ends = pairs[["published", "ours"]].to_numpy()
-    line = np.asarray([ends.min() / 1.2, ends.max() * 1.2])
-
-    def draw(width: float) -> Figure:
-        figure, axes = one_axes(width, 0.46)
-        band = f"within {100 * WITHIN:.0f} %"
-        axes.fill_between(line, (1 - WITHIN) * line, (1 + WITHIN) * line, color=PANEL.light, linewidth=0, label=band)
-        axes.plot(line, line, color=MUTED.light, linewidth=1)
-        for place, (part, mine) in enumerate(pairs.groupby("part", sort=False)):
-            axes.plot(mine["published"], mine["ours"], "o", color=series(1 + place), markersize=5, label=part)
-        for which in ("x", "y"):
-            logarithmic(axes, which)
-        axes.set(xlabel="published ratio", ylabel="our ratio", xlim=line, ylim=line)
-        legend(figure, axes, width)
-        return figure
-
-    told = [f"{row.number}: ours {row.ours:.2f}, published {row.published:.2f}" for row in pairs.itertuples()]
-    title = "Our ratios beside the published ones"
-    data = pairs[["part", "number", "published", "ours"]]
-    return NamedFigure("published", title, f"{title}. " + "; ".join(told), draw, data)
 
 
 def _agreement_table(pairs: pandas.DataFrame) -> Table:
@@ -205,18 +112,14 @@ def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bo
         pools += [(f"Mean over groups ({name})", mine) for name, mine in _pools(compared, sweep.comparison.over)]
         shown: list[Table | None] = [tables.verdict_table(name, mine, pool(mine)) for name, mine in pools]
         settings = [(group.name, group.common) for group in groups]
-        shown += [
-            tables.group_verdicts(compared),
-            tables.settings_table("Settings of the groups", settings, "group"),
-        ]
-        figure = _overview(compared, pooled, f"{prefix}overview") if several else None
+        shown += [tables.group_verdicts(compared), tables.settings_table("Settings of the groups", settings, "group")]
+        figure = overview(compared, pooled, f"{prefix}overview") if several else None
         sections.append(Section(f"{whose}all groups", said, [figure], shown))
-        said = []
     for number, group in enumerate(groups):
         name = f"{prefix}{number}-" if len(groups) > 1 else prefix
-        title = f"{whose}{group.name}".removesuffix(": ")
-        sections.append(_section(title, said, group, study, name, alone=not several and len(groups) == 1))
-        said = []
+        alone = not several and len(groups) == 1
+        sentences = [] if sections else said
+        sections.append(_section(f"{whose}{group.name}".removesuffix(": "), sentences, group, study, name, alone=alone))
     return sections
 
 
@@ -236,18 +139,11 @@ def _section(title: str, sentences: Sequence[str], group: Group, study: Study, n
     first = {tuple(run.setting.items()): run.dotted() for run in reversed(study.sweep.runs)}
     settings = [(one.name, {**first[tuple(one.setting.items())], SEED: None}) for one in group.variants]
     shown.append(tables.settings_table("Different settings", settings, "variant"))
-    ratios = _ratio_figure(group, f"{name}ratios")
-    figures, loads = [None if alone else ratios], dict[str, Loads]()
-    if not group.simulated:
-        figures = [accuracy_figure(group, against, name) for against in ("time", "epochs", "cost")[alone:]]
-        loads, traces = _inside(group, study)
-        figures += [ratios, staleness_figure(group, name), *trace_figures(traces, name)]
-    return Section(title, sentences, figures, shown, server_tables(loads))
-
-
-def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tuple[pandas.DataFrame, int]]]:
-    """Read each variant's server loads, and its traced tasks with the number of epochs, from its first run."""
-    loads, traces = dict[str, Loads](), dict[str, tuple[pandas.DataFrame, int]]()
+    ratios, loads = ratio_figure(group, f"{name}ratios"), dict[str, Loads]()
+    if group.simulated:
+        return Section(title, sentences, [None if alone else ratios], shown)
+    # Server loads, and traced tasks with the number of epochs, of each variant's first run.
+    traces = dict[str, tuple[pandas.DataFrame, int]]()
     for variant in group.variants:
         if not variant.runs or study.folder is None:
             continue
@@ -260,7 +156,9 @@ def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tup
         with _warned():
             if (tasks := read_trace(left.trace_path)) is not None:
                 traces[variant.name] = tasks, run.summary["epochs"]
-    return loads, traces
+    figures = [accuracy_figure(group, against, name) for against in ("time", "epochs", "cost")[alone:]]
+    figures += [ratios, staleness_figure(group, name), *trace_figures(traces, name)]
+    return Section(title, sentences, figures, shown, server_tables(loads))
 
 
 @contextlib.contextmanager
@@ -315,10 +213,10 @@ def _all_of(values: Iterable[Any]) -> str:
 
 
 def _state(outcomes: Sequence[RunOutcome]) -> str:
-    counts = {status: sum(one.status == status for one in outcomes) for status in ("done", "failed", "open")}
-    text = f"{counts['done']} of {len(outcomes)} runs done"
-    text += f", {counts['failed']} failed" if counts["failed"] else ""
-    text += f", {counts['open']} to do: results are preliminary" if counts["open"] else ""
+    count = Counter(one.status for one in outcomes)
+    text = f"{count['done']} of {len(outcomes)} runs done"
+    text += f", {count['failed']} failed" if count["failed"] else ""
+    text += f", {count['open']} to do: results are preliminary" if count["open"] else ""
     if all(one.run.simulation is not None for one in outcomes):
         return f"{text}. Nothing was trained: times and costs are simulated, and the same on every machine."
     if all(one.run.virtual for one in outcomes):

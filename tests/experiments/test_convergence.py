@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dorylax.experiments.convergence import Crossing, crossing, target_of
+from dorylax.experiments.measures import Crossing, crossing, target_of
 
 
 def test_crossing_is_judged_on_the_mean_of_three_epochs():

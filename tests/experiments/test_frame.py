@@ -13,12 +13,12 @@ from support.run_directories import begun
 
 from dorylax.config import ConfigError
 from dorylax.config.schema import KEYS
-from dorylax.experiments import frame, load
+from dorylax.experiments import load
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.table import write_tables
+from dorylax.experiments.table import _KINDS, write_tables
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
 from dorylax.store.metrics import MetricsWriter
@@ -142,7 +142,7 @@ def test_types_do_not_depend_on_missing_values(plain: Path, pipeline: Path) -> N
 
 
 def test_every_key_has_a_known_kind() -> None:
-    texts = {type_words(field) for field in KEYS.values()} - frame._KINDS.keys()
+    texts = {type_words(field) for field in KEYS.values()} - _KINDS.keys()
     assert all(words == "text" or words.startswith("one of ") for words in texts)
 
 

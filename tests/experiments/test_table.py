@@ -72,6 +72,29 @@ def test_a_printed_table_has_at_most_100_columns(capsys: pytest.CaptureFixture[s
     assert any("learning_rate=0.0123456" in line for line in lines)
 
 
+def test_titles_are_folded_before_a_name_is(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "base: {pipeline.clock: virtual}\nseeds: 2\n"
+        "zip: {pipeline.mode: [pipe, async], label: [functions, Dorylus (bound only)]}\n"
+    )
+    sweep = read(text, "s.yaml", "s")
+    outcomes = [
+        RunOutcome(
+            run,
+            "done",
+            {
+                **_ONE,
+                **dict.fromkeys(("val_accuracy", "test_accuracy", "final_loss", "seconds_per_epoch"), 0.1 * place),
+            },
+        )
+        for place, run in enumerate(sweep.runs)
+    ]
+    print_summary(Study(sweep, outcomes, None), "title")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("│ Dorylus (bound only) │") for line in lines)
+
+
 def test_where_nothing_varies_a_row_per_seed_and_one_for_all() -> None:
     titles, *rows = _rows("seeds: [4, 5, 6]\n", _ONE, None, _OTHER)
     assert titles == ["seed", "run", "test accuracy", "final loss", "best epoch", "epochs"]

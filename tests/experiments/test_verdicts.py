@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dorylax.experiments.analysis import Finding, Group, RunHistory, grouped, pool
-from dorylax.experiments.measures import MEASURES, QUESTIONS
+from dorylax.experiments.analysis import Group, RunHistory, grouped, pool
+from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.experiments.verdicts import accuracy_verdict, answer, points, verdict, verdict_words
@@ -104,7 +104,7 @@ def test_a_faster_variant_that_is_less_accurate_comes_after_one_that_is_as_accur
         lambda run: done(run, 5, 0.5, 0.7) if run.setting["pipeline.staleness"] else done(run, 5, 0.8),
     )
     assert text.startswith("Async S=0 is faster than pipe: 0.80 × ")
-    assert text.endswith(", as accurate; so is async S=1.")
+    assert text.endswith(', as accurate. The same holds for "async S=1".')
 
 
 def test_an_interval_on_both_sides_of_1_is_no_claim() -> None:
@@ -120,6 +120,8 @@ def test_where_no_run_reaches_the_target_nothing_is_compared() -> None:
     for asks in ("time", "epochs", "cost", "accuracy"):
         text = answered(sweep(asks=asks), lambda run: done(run, 0, 0.1, length=5), base=(0, 1.0))
         assert text == "No run reaches the target of 85.00 % validation accuracy: nothing is compared."
+        (found,) = groups_of(sweep(asks=asks), lambda run: done(run, 0, 0.1, length=5), base=(0, 1.0))[0].findings
+        assert verdict_words(found) == "not compared"
     text = answered(sweep(GROUPS), lambda run: done(run, 0, 0.1, length=5), base=(0, 1.0))
     assert text == "No run reaches its target in any group: nothing is compared."
 
@@ -292,8 +294,3 @@ def test_published_ratios_are_the_question_if_there_are_some() -> None:
     assert answer(whole, groups) == (
         "1 of 2 published ratios are reproduced within 30 %; the median deviation is 55 %."
     )
-
-
-def test_a_finding_without_reaching_runs_is_not_compared() -> None:
-    empty = Finding("x", QUESTIONS["time"], False, {}, {}, 2, 0, 0, "", 0, 0, ("",), (), 0, {})
-    assert verdict_words(empty) == "not compared"

@@ -9,7 +9,7 @@ import pytest
 from support.reports import seconds, servers, sweep
 
 from dorylax.experiments.analysis import RunHistory
-from dorylax.experiments.report.servers import Loads, server_tables
+from dorylax.experiments.report.inside import Loads, server_tables
 from dorylax.runs.result import EpochRecord
 from dorylax.store.servers import GraphServerMetrics
 
