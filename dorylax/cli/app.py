@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Sequence
 
 import click
@@ -17,10 +17,7 @@ COMMANDS = {
         "dorylax.cli.predict:predict",
         "Predict with a trained model: the parameters of its best epoch, without dropout.",
     ),
-    "export": (
-        "dorylax.cli.predict:export",
-        "Export a trained model: one file that needs only JAX and NumPy.",
-    ),
+    "export": ("dorylax.cli.predict:export", "Export a trained model: one file that needs only JAX and NumPy."),
     "describe": ("dorylax.cli.describe:describe", "Show the tasks that a model is split into."),
     "import": ("dorylax.cli.import_graph:import_graph", "Import edges from files of any size."),
     "partition": ("dorylax.cli.partition:partition", "Spread the vertices of a graph over servers."),
@@ -29,10 +26,7 @@ COMMANDS = {
         "dorylax.cli.data_sets:convert",
         "Rewrite a data set or a partition of an earlier version as a folder.",
     ),
-    "simulate": (
-        "dorylax.cli.simulate:simulate",
-        "Estimate the time and cost of a run on a cluster.",
-    ),
+    "simulate": ("dorylax.cli.simulate:simulate", "Estimate the time and cost of a run on a cluster."),
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
     "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
     "datasets": ("dorylax.cli.data_sets:datasets", "List the data sets."),
@@ -71,8 +65,7 @@ class _LazyCommands(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported if necessary."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module, _, name = COMMANDS[cmd_name][0].partition(":")
-            self.add_command(getattr(importlib.import_module(module), name), cmd_name)
+            self.add_command(pkgutil.resolve_name(COMMANDS[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def all_commands(self) -> dict[str, click.Command]:

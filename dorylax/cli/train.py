@@ -27,6 +27,7 @@ from dorylax.store.folder_lock import LOCK
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import OUTPUT_FOLDER
+from dorylax.terminal.options import option
 from dorylax.terminal.output import print_json
 
 _NAMES = ("data.name", "model.name", "task.name")
@@ -36,17 +37,16 @@ _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
 
 @click.command()
 @data_option
-@click.option(
-    "--model",
-    metavar="NAME",
-    help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
+@option(
+    "--model NAME",
+    "gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
     "model.options.NAME=VALUE.",
 )
-@click.option("--task", metavar="NAME", help="The task, such as link-prediction [default: from the labels].")
-@click.option("--metric", metavar="NAME", help="The validation metric, such as macro_f1 or roc_auc.")
-@click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
-@click.option("--epochs", metavar="N", help="Passes over the graph.")
-@click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
+@option("--task NAME", "The task, such as link-prediction [default: from the labels].")
+@option("--metric NAME", "The validation metric, such as macro_f1 or roc_auc.")
+@option("--recipe NAME", "default, published, tuned, tuned/cora, say [default: by the data].")
+@option("--epochs N", "Passes over the graph.")
+@option("--seeds N", "Train with train.seed and the next N-1 seeds [default: 1].")
 @configured(
     data="data.name",
     model="model.name",
@@ -55,10 +55,10 @@ _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
     recipe="train.recipe",
     epochs="train.epochs",
 )
-@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Run directory [default: runs/<time>-…].")
-@click.option("--resume", is_flag=True, help="Continue the run in --out.")
-@click.option("--no-save", is_flag=True, help="Write no run directory.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
+@option("--out DIR", "Run directory [default: runs/<time>-…].", type=OUTPUT_FOLDER)
+@option("--resume", "Continue the run in --out.")
+@option("--no-save", "Write no run directory.")
+@option("--json", "Print the results as one JSON object.", name="as_json")
 def train(
     overrides: Overrides, *, seeds: str | None, out: Path | None, resume: bool, no_save: bool, as_json: bool
 ) -> None:
@@ -78,7 +78,9 @@ def train(
     memory_checked = given.get("single.memory") != "ignore"
     if memory_checked:
         check_process()
-    count = _seed_count(seeds)
+    if seeds is not None and (not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1):
+        raise ConfigError(f"--seeds must be a whole number ≥ 1, got {seeds!r}")
+    count = int(seeds or 1)
     config = RunConfig.resolve(given, code=code)
     if resume and out is not None and (before := _recorded(out, given, config)):
         given = Checked(checked(before) | given)
@@ -117,26 +119,11 @@ def train(
         raise CommandError(failure(failed[0]) if len(outcomes) == 1 else several, FAILED)
 
 
-def _seed_count(seeds: str | None) -> int:
-    """Parse the value of `--seeds`, by default 1."""
-    if seeds is None:
-        return 1
-    if not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1:
-        raise ConfigError(f"--seeds must be a whole number ≥ 1, got {seeds!r}")
-    return int(seeds)
-
-
 def _recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     """Return values that a recipe may set and that differ between the runs in a folder and a new configuration.
 
-    Args:
-        folder: Folder of `dorylax train --out`.
-        given: Values that the user gives now, by dotted keys; these take precedence.
-        config: Configuration resolved from `given`.
-
-    Returns:
-        Values by dotted keys that are not in `given`. Empty if a recipe is given, or if the run cannot be read or trains
-        something else, which the resumed run reports.
+    Values that the user gives now take precedence. The result is empty if a recipe is given, or if the run cannot be read or
+    trains something else, which the resumed run reports.
     """
     path = next(iter(sorted(folder.glob("seed-*/config.yaml"))), None)
     if path is None or "train.recipe" in given:
@@ -159,21 +146,19 @@ def _recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict
 
 
 def _default_folder(name: str) -> Path:
-    stem = f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S')}-{name}"
-    return next(
-        path
-        for number in range(1, 1_000_000)
-        if not (path := Path("runs") / (stem if number == 1 else f"{stem}-{number}")).exists()
-    )
+    stem = path = Path("runs", f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{name}")
+    number = 1
+    while path.exists():
+        number += 1
+        path = stem.with_name(f"{stem.name}-{number}")
+    return path
 
 
 def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
     """Refuse foreign folders, and earlier runs without --resume; return whether a run may exist only as checkpoints."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    entries = (
-        [one for one in folder.iterdir() if not is_temporary(one.name) and one.name != LOCK] if folder.is_dir() else []
-    )
+    entries = [one for one in folder.glob("*") if not is_temporary(one.name) and one.name != LOCK]
     # A run that ended before its first file leaves at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
@@ -206,10 +191,10 @@ def _how_to_resume(folder: Path | None) -> str:
         return " before anything was trained; the same command starts again"
     context = click.get_current_context()
     words = []
-    for option in context.command.params:
-        value = context.params[str(option.name)]
-        if option.name in ("out", "resume") or value in (None, False):
+    for parameter in context.command.params:
+        value = context.params[str(parameter.name)]
+        if parameter.name in ("out", "resume") or value in (None, False):
             continue
         for one in value if isinstance(value, tuple) else (value,):
-            words += [option.opts[0]] if value is True else [option.opts[0], str(one)]
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(one)]
     return f"; continue with: dorylax train {shlex.join([*words, '--out', str(folder), '--resume'])}"
