@@ -59,23 +59,19 @@ class _LazyCommands(Commands):
     """The group of `COMMANDS`, which imports a command when it is first used; the help of the group imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported if necessary."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             self.add_command(pkgutil.resolve_name(COMMANDS[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def all_commands(self) -> dict[str, click.Command]:
-        """Import all commands; return them by name, in definition order."""
         for name in COMMANDS:
             self.get_command(click.Context(self), name)
         return {name: self.commands[name] for name in COMMANDS}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands and their sentences."""
         described = {name: click.Command(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
         click.Group(commands=described).format_commands(ctx, formatter)
 

@@ -56,8 +56,7 @@ def _widths(text: str) -> list[int]:
 @option("--seed", "Seed of the random choices.", type=click.IntRange(0, 2**31 - 1), default=0)
 @option("--widths N,…", "Numbers per row that each layer exchanges [default: the GCN's].", parse=_widths)
 @option(
-    "--out PLACE",
-    "Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix.",
+    "--out PLACE", "Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix."
 )
 @option(
     "--edge-ids/--no-edge-ids",

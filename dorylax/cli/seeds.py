@@ -103,35 +103,29 @@ class _ProgressBars:
         self.too_short: list[int] = []
 
     def close(self) -> None:
-        """Remove the bar of an unfinished run."""
         self._bar.close()
 
     def begins(self, run: Run) -> None:
-        """See `Watcher`."""
         self._bar = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {run.config.train.seed}")
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
-        """See `Watcher`."""
         if self._said is not None:
             click.echo(self._said)
             self._said = None
         self._bar.started(total_epochs, first_epoch)
 
     def epoch(self, run: Run, record: EpochRecord) -> None:  # noqa: ARG002
-        """See `Watcher`."""
         self._bar.epoch(record)
 
     def again(self, run: Run, why: str) -> None:
         """See `Watcher`. Runs in this process are only lost with it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
-        """See `Watcher`."""
         self._bar.leave(summary)
         if summary["stopped"] == "epochs" and summary["still_falling"]:
             self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:
-        """See `Watcher`."""
         self._bar.close()
         if outcome.error is not None and self._reports:
             print_error(failure(outcome))

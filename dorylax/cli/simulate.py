@@ -110,7 +110,13 @@ def simulate(
     from dorylax.simulation.settings import load
 
     if name == _TABLES_3_4:
-        _tables_3_4(epochs, as_json=as_json)
+        from dorylax.simulation.paper import TABLES_3_4, content
+
+        cells = [content(row, *_on_backends(row.scenario, _BACKENDS, epochs)) for row in TABLES_3_4]
+        if as_json:
+            print_json({"schema": 1, "rows": cells})
+        else:
+            _show_cells(cells)
         return
     if name in _COMPARISONS:
         _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
@@ -129,8 +135,6 @@ def simulate(
         print_json({"schema": 1, "scenarios": every, "refused": refused, "finding": said})
         return
     _show(scenario.name, list(found.values()))
-    for one in found.values():
-        _show_tasks(one)
     for backend, why in refused.items():
         click.echo(f"{backend} cannot be: {why}")
     if assumptions := scenario.assumptions():
@@ -200,29 +204,17 @@ def _show(title: str, found: Sequence[Simulated]) -> None:
     first, left = found[0], ("backend", "graph server")
     title = f"{title}: {first.total_epochs} epochs on {first.servers} servers, prices of {first.cluster.prices_as_of}"
     print_rows((*left, *columns), rows, title, left=left)
+    of_tasks = ("task", "by", "how many", "seconds each", "seconds together")
+    for one in found:
+        tasks = [
+            (task.name, task.resource, f"{task.number:,}", f"{task.seconds / task.number:.3g}", f"{task.seconds:,.1f}")
+            for task in one.tasks[:_SHOWN_TASKS]
+        ]
+        print_rows(of_tasks, tasks, f"tasks of {len(one.epochs)} epochs on {one.backend}", left=of_tasks[:2])
 
 
-def _show_tasks(found: Simulated) -> None:
-    rows = [
-        (task.name, task.resource, f"{task.number:,}", f"{task.seconds / task.number:.3g}", f"{task.seconds:,.1f}")
-        for task in found.tasks[:_SHOWN_TASKS]
-    ]
-    columns = ("task", "by", "how many", "seconds each", "seconds together")
-    print_rows(columns, rows, f"tasks of {len(found.epochs)} epochs on {found.backend}", left=columns[:2])
-
-
-def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
-    """Show all cells next to the published ones."""
-    from dorylax.simulation.paper import TABLES_3_4, content
-
-    rows = [content(row, *_on_backends(row.scenario, _BACKENDS, epochs)) for row in TABLES_3_4]
-    if as_json:
-        print_json({"schema": 1, "rows": rows})
-    else:
-        _show_rows(rows)
-
-
-def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
+def _show_cells(contents: Sequence[Mapping[str, Any]]) -> None:
+    """Show all cells of tables 3 and 4 next to the published ones."""
     ratios, epochs = list[list[str]](), list[list[str]]()
     right = dict.fromkeys(_BACKENDS[1:], 0)
     for content in contents:

@@ -17,7 +17,7 @@ from dorylax.config.check import Checked, check_value, checked, flatten
 from dorylax.config.files import Overrides
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
-from dorylax.experiments.sweep import SEED, Study, Sweep
+from dorylax.experiments.sweep import SEED, Study
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
@@ -93,8 +93,14 @@ def train(
 
     if memory_checked:
         check_process(config.pipeline)
-    if folder is not None and elsewhere:
-        _check_checkpoints(sweep, folder)
+    if folder is not None and elsewhere:  # the runs may be there as checkpoints in another place
+        from dorylax.trainer.saving.places import has_checkpoints
+
+        if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
+            raise ConfigError(
+                f"--out {folder} holds no run to continue, and train.checkpoints = {config.train.checkpoints} no "
+                f"checkpoints of one in {folder.absolute()}: omit --resume to start one"
+            )
 
     from dorylax.cli.seeds import asynchrony, bill, failure, results, train_seeds
     from dorylax.experiments.table import print_summary
@@ -170,17 +176,6 @@ def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
         hint = "add --resume to continue it, or choose another folder" if seeds else "choose another folder"
         raise ConfigError(f"--out {folder} is not empty: {hint}")
     return False
-
-
-def _check_checkpoints(sweep: Sweep, folder: Path) -> None:
-    """Refuse to continue runs without a folder or checkpoints in another place."""
-    from dorylax.trainer.saving.places import has_checkpoints
-
-    if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
-        raise ConfigError(
-            f"--out {folder} holds no run to continue, and train.checkpoints = {sweep.runs[0].config.train.checkpoints} no "
-            f"checkpoints of one in {folder.absolute()}: omit --resume to start one"
-        )
 
 
 def _how_to_resume(folder: Path | None) -> str:

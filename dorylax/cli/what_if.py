@@ -135,7 +135,8 @@ def _show(search: Search, picked: Point | None) -> None:
     for point, found in points:
         bill = found.bill
         parts = (bill.total, bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers)
-        cells = [_cell(axis, getattr(point, axis)) for axis in axes]
+        values = {axis: getattr(point, axis) for axis in axes}
+        cells = ["–" if one is None or (axis == "functions" and not one) else str(one) for axis, one in values.items()]
         cells += [duration(found.seconds), duration(found.epoch), *(dollars(part) if part else "–" for part in parts)]
         cells.append("–" if found.value is None else f"{found.value:.3g}")
         rows.append([*cells, "●" * (point in front) + " picked" * (point == picked)])
@@ -149,7 +150,3 @@ def _show(search: Search, picked: Point | None) -> None:
         left=("",),
         bold=[number for number, (point, _) in enumerate(points) if point in front],
     )
-
-
-def _cell(axis: str, value: object) -> str:
-    return "–" if value is None or (axis == "functions" and not value) else str(value)

@@ -136,7 +136,7 @@ def implied_epochs(published: Published, found: Simulated) -> float:
     return (published.seconds - found.prepare) / found.epoch
 
 
-def content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[Backend, str]) -> dict[str, Any]:
+def content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
     """Return a row as JSON values: results and published ones by backend, reasons for missing results, and ratios."""
     ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
 
