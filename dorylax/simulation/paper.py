@@ -141,8 +141,7 @@ def content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[str, 
     ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
 
     def ratios(found: Mapping[Backend, tuple[float, float]], to: Backend) -> dict[str, float] | None:
-        pair = relative(found, to)
-        return None if pair is None else {"time": pair[0], "value": pair[1]}
+        return None if (pair := relative(found, to)) is None else {"time": pair[0], "value": pair[1]}
 
     return {
         "row": row.name,

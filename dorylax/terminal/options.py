@@ -61,9 +61,7 @@ def section_options(section: type[Section], flags: Mapping[str, str]) -> Callabl
             bounds = f" ({bound_words(field)})" if bound_words(field) else ""
             usual = f" [default: {field.default}]" if field.default else ""
             text = f"{field.description}{bounds}{'; repeatable' * several}{usual}."
-            kind: dict[str, Any] = (
-                {"type": int if core(field) is int else str, "multiple": several} if " " in words else {}
-            )
+            kind: Any = {"type": int if core(field) is int else str, "multiple": several} if " " in words else {}
             command = option(words, text[:1].upper() + text[1:], name=name, default=None, **kind)(command)
         return command
 
