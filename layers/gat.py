@@ -95,19 +95,16 @@ class GATConv(Attention):
             x, self.kernel, self.attention_source, self.attention_target, self.bias
         )
         z = (x @ kernel).reshape(x.shape[0], self.heads, self.out_features)
-        source_scores, target_scores = (z * source[None]).sum(-1), (z * target[None]).sum(-1)
-        return self.joined(self._attend(graph, z, source_scores, target_scores), bias)
-
-    def _attend(
-        self, graph: CompressedGraph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]
-    ) -> Float[Array, "V K F"]:
+        source, target = (z * source[None]).sum(-1), (z * target[None]).sum(-1)
         slope = self.negative_slope
         if not self.dropout.active and not captures(self):
             loops = ops.missing_self_loops(graph, z.dtype)
-            return ops.additive_attention(graph, z, source, target, negative_slope=slope, loops=loops)
+            y = ops.additive_attention(graph, z, source, target, negative_slope=slope, loops=loops)
+            return self.joined(y, bias)
         # Dropout keys coefficients by their edges' ids, so separate coefficients are needed; also for sowing them.
         scores = jax.nn.leaky_relu(ops.scatter_src(graph, source) + ops.scatter_dst(graph, target), slope)
-        return attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout, layer=self)
+        y = attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout, layer=self)
+        return self.joined(y, bias)
 
 
 def attend(

@@ -42,8 +42,4 @@ class MLP(DenseModel):
     """Multilayer perceptron on each vertex's features, the baseline that ignores the edges."""
 
 
-SPEC = published(
-    "mlp",
-    MLP,
-    "The baseline of Kipf & Welling, ICLR 2017, table 2: the recipe of gcn without the edges.",
-)
+SPEC = published("mlp", MLP, "The baseline of Kipf & Welling, ICLR 2017, table 2: the recipe of gcn without the edges.")

@@ -83,12 +83,12 @@ class MPNNConv(Conv):
 
     def _check_edges(self, graph: CompressedGraph, edges: jax.Array | None) -> None:
         width = self.edge_features
+        if edges is None and width:
+            raise ValueError(
+                f"MPNNConv was made for {width} features per edge and got none: pass edges [E, {width}], or make it with "
+                "edge_features=0"
+            )
         if edges is None:
-            if width:
-                raise ValueError(
-                    f"MPNNConv was made for {width} features per edge and got none: pass edges [E, {width}], or make it "
-                    "with edge_features=0"
-                )
             return
         if not width:
             raise ValueError(

@@ -60,7 +60,6 @@ def published(name: str, make: Any, source: str, **changes: Any) -> ModelSpec:
     """
     options = frozenset(field.name for field in dataclasses.fields(make)) - _NOT_OPTIONS
     recipe = _KIPF_AND_WELLING | {key.replace("__", "."): value for key, value in changes.items()}
-    foreign = [key for key in recipe if key.startswith("model.") and key.removeprefix("model.") not in options]
-    return ModelSpec(
-        name, make, options, MappingProxyType({key: recipe[key] for key in recipe if key not in foreign}), source
-    )
+    for key in [key for key in recipe if key.startswith("model.") and key.removeprefix("model.") not in options]:
+        del recipe[key]
+    return ModelSpec(name, make, options, MappingProxyType(recipe), source)

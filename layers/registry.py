@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,18 +18,12 @@ _FIRST = ("gcn", "gat", "gatv2", "sage", "gin", "sgc", "appnp", "gcnii", "mpnn",
 """Models in the order in which texts list them; all others follow by name."""
 
 
-def _specs() -> Iterator[ModelSpec]:
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        spec = getattr(importlib.import_module(f"{__package__}.{module.name}"), "SPEC", None)
-        if spec is not None:
-            yield spec
+_modules = [
+    importlib.import_module(f"{__package__}.{one.name}") for one in pkgutil.iter_modules([str(Path(__file__).parent)])
+]
+_specs = {module.SPEC.name: module.SPEC for module in _modules if hasattr(module, "SPEC")}
 
-
-def _place(spec: ModelSpec) -> tuple[int, str]:
-    return (_FIRST.index(spec.name) if spec.name in _FIRST else len(_FIRST)), spec.name
-
-
-MODELS: Mapping[str, ModelSpec] = MappingProxyType({spec.name: spec for spec in sorted(_specs(), key=_place)})
+MODELS: Mapping[str, ModelSpec] = MappingProxyType({name: _specs[name] for name in (*_FIRST, *_specs)})
 
 
 def build(name: str, in_features: int, out_features: int, options: Mapping[str, Any], rngs: nnx.Rngs) -> Any:

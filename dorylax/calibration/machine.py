@@ -119,11 +119,8 @@ def threads_per_core(root: Path = Path("/")) -> int:
         siblings = (root / "sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text("ascii").strip()
     except OSError:
         return 1
-    found = 0
-    for part in siblings.split(","):  # "0,32", "0-1"
-        first, _, last = part.partition("-")
-        found += int(last or first) - int(first) + 1
-    return found
+    ends = [part.partition("-") for part in siblings.split(",")]  # of "0,32" or "0-1"
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
 
 
 def processor(root: Path = Path("/")) -> str:
@@ -166,8 +163,5 @@ def _busy_seconds(stat: Path) -> float | None:
         mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     except (OSError, AttributeError):
         return None
-    ticks = 0
-    for name, *columns in map(str.split, lines):
-        if name in mine:
-            ticks += sum(int(text) for place, text in enumerate(columns[:8]) if place not in _IDLE)
-    return ticks / _TICKS
+    rows = [columns[:8] for name, *columns in map(str.split, lines) if name in mine]
+    return sum(int(text) for row in rows for place, text in enumerate(row) if place not in _IDLE) / _TICKS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Sequence
 
 import click
@@ -17,10 +17,7 @@ COMMANDS = {
         "dorylax.cli.predict:predict",
         "Predict with a trained model: the parameters of its best epoch, without dropout.",
     ),
-    "export": (
-        "dorylax.cli.predict:export",
-        "Export a trained model: one file that needs only JAX and NumPy.",
-    ),
+    "export": ("dorylax.cli.predict:export", "Export a trained model: one file that needs only JAX and NumPy."),
     "describe": ("dorylax.cli.describe:describe", "Show the tasks that a model is split into."),
     "import": ("dorylax.cli.import_graph:import_graph", "Import edges from files of any size."),
     "partition": ("dorylax.cli.partition:partition", "Spread the vertices of a graph over servers."),
@@ -29,10 +26,7 @@ COMMANDS = {
         "dorylax.cli.data_sets:convert",
         "Rewrite a data set or a partition of an earlier version as a folder.",
     ),
-    "simulate": (
-        "dorylax.cli.simulate:simulate",
-        "Estimate the time and cost of a run on a cluster.",
-    ),
+    "simulate": ("dorylax.cli.simulate:simulate", "Estimate the time and cost of a run on a cluster."),
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
     "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
     "datasets": ("dorylax.cli.data_sets:datasets", "List the data sets."),
@@ -65,24 +59,19 @@ class _LazyCommands(Commands):
     """The group of `COMMANDS`, which imports a command when it is first used; the help of the group imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported if necessary."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module, _, name = COMMANDS[cmd_name][0].partition(":")
-            self.add_command(getattr(importlib.import_module(module), name), cmd_name)
+            self.add_command(pkgutil.resolve_name(COMMANDS[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def all_commands(self) -> dict[str, click.Command]:
-        """Import all commands; return them by name, in definition order."""
         for name in COMMANDS:
             self.get_command(click.Context(self), name)
         return {name: self.commands[name] for name in COMMANDS}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands and their sentences."""
         described = {name: click.Command(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
         click.Group(commands=described).format_commands(ctx, formatter)
 

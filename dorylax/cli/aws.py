@@ -34,7 +34,7 @@ from dorylax.serverless.deploy.state import read, read_function, read_image_tags
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, stop
 from dorylax.terminal.files import INPUT
-from dorylax.terminal.options import json_option, section_options
+from dorylax.terminal.options import COUNT, json_option, option, section_options
 from dorylax.terminal.output import print_json
 
 _FOLLOW_SECONDS = 2.0
@@ -43,21 +43,13 @@ _LATE_MILLISECONDS = 30_000
 _NO_ACCOUNT = "0" * 12
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, commands=[image, lock])
 def aws() -> None:
     """Run tensor tasks on AWS Lambda: deploy, inspect, tear down."""
 
 
-aws.add_command(image)
-aws.add_command(lock)
-
-
 def _deployment(**flags: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a command with the `Deployment` of `--config`, `--name`, `--region` and options for further settings.
-
-    Args:
-        flags: As for `section_options`.
-    """
+    """Call a command with the `Deployment` of `--config`, `--name`, `--region` and further flags of settings."""
     flags = {"name": "--name NAME", "region": "--region REGION", **flags}
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -71,7 +63,7 @@ def _deployment(**flags: str) -> Callable[[Callable[..., None]], Callable[..., N
                     )
             command(Deployment.load(file, {k: v for k, v in options.items() if v not in (None, ())}), **given)
 
-        config = click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file.")
+        config = option("--config FILE.yaml", "Settings file.", name="file", type=INPUT)
         return config(section_options(Deployment, flags)(call))
 
     return add
@@ -79,11 +71,7 @@ def _deployment(**flags: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 @contextlib.contextmanager
 def _reached(deployment: Deployment) -> Iterator[tuple[Names, Clients]]:
-    """Context with access to AWS, in which errors of AWS are raised in plain words.
-
-    Raises:
-        RunError, InputError: AWS is not accessible, or refuses a request.
-    """
+    """Context with access to AWS. Raises RunError or InputError in plain words if AWS is not accessible or refuses."""
     with contextlib.closing(Clients(deployment.region)) as clients, in_plain_words():
         yield Names(deployment.name, clients.account(), clients.region), clients
 
@@ -102,8 +90,8 @@ def _reached(deployment: Deployment) -> Iterator[tuple[Names, Clients]]:
     base="--base IMAGE",
     lock="--lock FILE",
 )
-@click.option("--image", metavar="URI", help="Use this image in ECR, by digest, instead of building one.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
+@option("--image URI", "Use this image in ECR, by digest, instead of building one.")
+@option("--dry-run", "Show the plan and the policies; change nothing.")
 @json_option
 def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json: bool) -> None:
     """Create the function, or update it to these settings.
@@ -127,14 +115,15 @@ def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json:
         except InputError as error:
             if not dry_run:
                 raise
-            names, found = Names(deployment.name, _NO_ACCOUNT, deployment.region or _region()), Found()
+            if (region := deployment.region) is None:
+                with contextlib.closing(Clients(None)) as environment:
+                    region = environment.region
+            names, found = Names(deployment.name, _NO_ACCOUNT, region), Found()
             click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
         else:
             found = read(names, clients, boundary=True)
         tag = None if context is None else context.tag
-        address = image if tag is None else names.image(tag)
-        assert address is not None
-        wanted = Wanted(deployment, names, address, tag)
+        wanted = Wanted(deployment, names, image or names.image(str(tag)), tag)
         actions = plan_deploy(wanted, found)
         if not as_json:
             show_plan(actions, names)
@@ -179,7 +168,7 @@ def status(deployment: Deployment, *, as_json: bool) -> None:
 
 @aws.command("invoke-test")
 @_deployment()
-@click.option("--count", type=click.IntRange(min=1), default=5, show_default=True, help="Number of calls.")
+@option("--count", "Number of calls.", type=COUNT, default=5)
 @json_option
 def invoke_test(deployment: Deployment, *, count: int, as_json: bool) -> None:
     """Invoke the function without a task: whether it starts, how fast, and whether it is of this release."""
@@ -210,37 +199,37 @@ def invoke_test(deployment: Deployment, *, count: int, as_json: bool) -> None:
         click.echo(f"warm calls: {warm:.0f} ms, median of {len(others)}")
     if first.memory_mb is not None:
         click.echo(f"memory: {first.memory_mb} of {function.memory_mb} MB")
-    same = "this one" if theirs else "not named by the image, but its answers can be read"
-    click.echo(f"release: {same}")
+    click.echo(f"release: {'this one' if theirs else 'not named by the image, but its answers can be read'}")
 
 
 @aws.command()
 @_deployment()
-@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="Most lines to show.")
-@click.option("--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="How far back.")
-@click.option("--follow", is_flag=True, help="Keep showing new lines until Ctrl-C.")
+@option("--lines", "Most lines to show.", type=COUNT, default=50)
+@option("--minutes", "How far back.", type=COUNT, default=60)
+@option("--follow", "Keep showing new lines until Ctrl-C.")
 def logs(deployment: Deployment, *, lines: int, minutes: int, follow: bool) -> None:
     """Show the last lines of the function's log."""
     with _reached(deployment) as (names, clients):
         since = int(1000 * (time.time() - 60 * minutes))
         seen = lines_since(names, clients, since)
-        for line in seen[-lines:]:
-            click.echo(line.text)
-        while follow:
+        new = seen[-lines:]
+        while True:
+            for line in new:
+                click.echo(line.text)
+            if not follow:
+                break
             time.sleep(_FOLLOW_SECONDS)
             since = max([since, *(line.milliseconds - _LATE_MILLISECONDS for line in seen)])
             known = {line.id for line in seen}
             seen = lines_since(names, clients, since)
-            for line in seen:
-                if line.id not in known:
-                    click.echo(line.text)
+            new = [line for line in seen if line.id not in known]
 
 
 @aws.command()
 @_deployment()
-@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: delete the stages there too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--no-wait", is_flag=True, help="Do not wait for AWS to delete network interfaces in a VPC.")
+@option("--artefacts S3_URI", "tensor.artefacts of runs: delete the stages there too.")
+@option("--yes", "Do not ask.")
+@option("--no-wait", "Do not wait for AWS to delete network interfaces in a VPC.")
 def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wait: bool) -> None:
     """Delete all of a deployment: function, role, log, repository and images."""
     if artefacts is not None:
@@ -258,12 +247,6 @@ def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wai
             if not click.confirm("delete all of this?"):
                 stop("nothing was deleted", FAILED)
         Applier(clients, names, artefacts=deployment.location).apply(actions, _report)
-
-
-def _region() -> str:
-    """Return the region of the environment or of the profile."""
-    with contextlib.closing(Clients(None)) as clients:
-        return clients.region
 
 
 def _report(action: Action) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -21,14 +22,13 @@ _SHOWN_BYTES = 10**6
 def _policies(wanted: Wanted) -> dict[str, Any]:
     names, deployment = wanted.names, wanted.deployment
     vpc, artefacts = bool(deployment.subnets), deployment.location
+    of_vpc = {"subnets": deployment.subnets, "security_groups": deployment.security_groups}
     return {
         "boundary": policies.boundary_policy(names, vpc=vpc),
         "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
         "repository": policies.repository_policy(names),
         "trainer": policies.trainer_policy(names, vpc=vpc, artefacts=artefacts),
-        "deployer": policies.deployer_policy(
-            names, subnets=deployment.subnets, security_groups=deployment.security_groups, artefacts=artefacts
-        ),
+        "deployer": policies.deployer_policy(names, **of_vpc, artefacts=artefacts),
     }
 
 
@@ -37,11 +37,9 @@ def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
     return {
         "schema": 1,
         "image": wanted.image,
-        "name": wanted.names.name,
-        "region": wanted.names.region,
-        "account": wanted.names.account,
+        **dataclasses.asdict(wanted.names),
         "function": wanted.names.function_arn,
-        "actions": [{"verb": a.verb, "kind": a.kind, "name": a.name, "reason": a.reason} for a in actions],
+        "actions": [{key: getattr(action, key) for key in ("verb", "kind", "name", "reason")} for action in actions],
         "settings": wanted.deployment.to_dict(),
         "policies": _policies(wanted),
     }
@@ -58,14 +56,14 @@ def show_policies(wanted: Wanted) -> None:
     """Print the policies of a deployment, and those for its users."""
     found = _policies(wanted)
     role = found.pop("role")
-    titles = {
-        "boundary": f"permissions boundary {wanted.names.boundary}, which an administrator makes",
-        "repository": "who may pull from the repository",
-        "trainer": "for whoever trains",
-        "deployer": "for whoever deploys",
-    }
-    shown = {f"role {wanted.names.role}, {name}": document for name, document in role.items()}
-    for title, document in (shown | {titles[name]: document for name, document in found.items()}).items():
+    titles = (
+        *(f"role {wanted.names.role}, {name}" for name in role),
+        f"permissions boundary {wanted.names.boundary}, which an administrator makes",
+        "who may pull from the repository",
+        "for whoever trains",
+        "for whoever deploys",
+    )
+    for title, document in zip(titles, (*role.values(), *found.values()), strict=True):
         click.echo(f"\n{title}:\n{json.dumps(document, indent=2)}")
 
 

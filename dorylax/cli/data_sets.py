@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.files import INPUT, OUTPUT_FOLDER
-from dorylax.terminal.options import json_option, no_verify_option
+from dorylax.terminal.options import json_option, no_verify_option, option
 from dorylax.terminal.output import print_json, print_rows, printable
 
-_out_option = click.option(
-    "--out", metavar="FOLDER", required=True, type=OUTPUT_FOLDER, help="Write the data set here."
-)
+out_option = option("--out FOLDER", "Write the data set here.", required=True, type=OUTPUT_FOLDER)
 
 
 @click.command()
@@ -47,11 +44,9 @@ def datasets(*, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", type=click.Choice(["communities"]))
-@click.option("--size", help="As data.size of `dorylax train`: `dorylax datasets` lists them.")
-@click.option(
-    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Set an option of the generator; repeatable."
-)
-@_out_option
+@option("--size", "As data.size of `dorylax train`: `dorylax datasets` lists them.", type=str)
+@option("--set OPTION=VALUE", "Set an option of the generator; repeatable.", name="settings", multiple=True)
+@out_option
 @memory_option
 def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: Memory) -> None:
     """Write a generated data set to a folder, in little memory.
@@ -59,11 +54,15 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
     NAME is communities. Its options are seed, split_seed, num_vertices, num_edges, average_degree, num_features,
     num_classes, num_communities, num_labelled, order, homophily, signal, label_noise and degree_exponent.
     """
-    options = _options(settings)
-    if size is not None:
-        if "size" in options:
-            raise ConfigError("size is given twice on the command line")
-        options["size"] = size
+    options: dict[str, Any] = {} if size is None else {"size": size}
+    for setting in settings:  # by YAML's rules for scalars; the generator checks them
+        key, equals, text = setting.partition("=")
+        key = key.strip().removeprefix("data.")
+        if not equals:
+            raise ConfigError(f"--set takes option=value, as in homophily=0.7, got {setting!r}")
+        if key in options:
+            raise ConfigError(f"{key} is given twice on the command line")
+        options[key] = scalar(text.strip())
 
     from dorylax.graph.array_folder import size_on_disk
     from dorylax.graph.datasets import generate as write
@@ -74,29 +73,14 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
     click.echo(f"{name}: {out}, {data_size(size_on_disk(out))}, {duration(time.perf_counter() - begin)}")
 
 
-def _options(settings: Sequence[str]) -> dict[str, Any]:
-    """Parse the values of `--set` by YAML's rules for scalars; the generator checks them."""
-    options: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        key = key.strip().removeprefix("data.")
-        if not equals:
-            raise ConfigError(f"--set takes option=value, as in homophily=0.7, got {setting!r}")
-        if key in options:
-            raise ConfigError(f"{key} is given twice on the command line")
-        options[key] = scalar(text.strip())
-    return options
-
-
 @click.command()
 @click.argument("data", metavar="DATA", type=INPUT)
-@_out_option
-@click.option(
+@out_option
+@option(
     "--order",
+    "community: neighbours lie close, so that training gathers them faster; user: as the data came.",
     type=click.Choice(("community", "user")),
     default="community",
-    show_default=True,
-    help="community: neighbours lie close, so that training gathers them faster; user: as the data came.",
 )
 @memory_option
 @no_verify_option

@@ -15,16 +15,16 @@ from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT
-from dorylax.terminal.options import json_option
+from dorylax.terminal.options import json_option, option
 from dorylax.terminal.output import print_json
 
 
 @click.command()
 @data_option
-@click.option("--model", metavar="NAME", help="As for `dorylax train`.")
+@option("--model NAME", "As for `dorylax train`.")
 @configured(data="data.name", model="model.name")
-@click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
-@click.option("--mermaid", metavar="FILE", type=OUTPUT, help="Also write a Mermaid flowchart.")
+@option("--passes all|none|NAME,…", "Which passes to apply.", default="all")
+@option("--mermaid FILE", "Also write a Mermaid flowchart.", type=OUTPUT)
 @json_option
 def describe(overrides: Overrides, *, passes: str, mermaid: Path | None, as_json: bool) -> None:
     """Show the tasks that a model is split into.

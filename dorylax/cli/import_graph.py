@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dorylax.cli.data_sets import out_option
+from dorylax.cli.options import parse_memory
 from dorylax.observers.progress import bar, data_size
-from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
-from dorylax.terminal.files import INPUT, OUTPUT_FOLDER, will_read
-from dorylax.terminal.options import json_option
+from dorylax.terminal.files import INPUT, will_read
+from dorylax.terminal.options import COUNT, Command, json_option, option
 from dorylax.terminal.output import print_error, print_json
 
 if TYPE_CHECKING:
@@ -22,34 +23,25 @@ if TYPE_CHECKING:
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 _STAGES = {
-    **{"edges": "reading edges", "vertices": "numbering vertices"},
-    **{"sort": "sorting edges", "arrays": "writing the arrays"},
+    "edges": "reading edges",
+    "vertices": "numbering vertices",
+    "sort": "sorting edges",
+    "arrays": "writing the arrays",
 }
 
 
-def _memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
-    if text is None:
-        raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise ConfigError(f"--memory: {error}") from None
-
-
-def _separator(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+def _separator(text: str) -> str:
     if text and (len(text) != 1 or not text.isascii() or text in '"\n\r'):
         raise ConfigError(f"--separator takes one ASCII character, got {text!r}")
     return text
 
 
-def _columns(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(_words(text))
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
 
 
-def _values(_context: click.Context, _option: click.Parameter, text: str | None) -> dict[str, Any] | None:
+def _values(text: str) -> dict[str, Any]:
     """Parse columns of values and their types."""
-    if text is None:
-        return None
     import numpy as np
 
     found: dict[str, Any] = {}
@@ -64,87 +56,57 @@ def _values(_context: click.Context, _option: click.Parameter, text: str | None)
     return found
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")] if text.strip() else []
+def _named_files(words: str, text: str, name: str) -> Callable[[Command], Command]:
+    """Make an option that may be repeated and whose values are `NAME=FILE`."""
 
+    def parse(pairs: Sequence[str]) -> dict[str, Path]:
+        found = {}
+        for pair in pairs:
+            key, equals, file = pair.partition("=")
+            if not (key and equals and file):
+                raise ConfigError(f"{words.split(maxsplit=1)[0]} takes NAME=FILE, got {pair!r}")
+            found[key] = Path(file)
+        will_read(*found.values())
+        return found
 
-def _named_files(_context: click.Context, option: click.Parameter, pairs: Sequence[str]) -> dict[str, Path]:
-    found = {}
-    for pair in pairs:
-        name, equals, file = pair.partition("=")
-        if not (name and equals and file):
-            raise ConfigError(f"{option.opts[0]} takes NAME=FILE, got {pair!r}")
-        found[name] = Path(file)
-    will_read(*found.values())
-    return found
+    return option(words, text, name=name, multiple=True, parse=parse)
 
 
 @click.command("import")
 @click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
-@click.option("--out", type=OUTPUT_FOLDER, metavar="FOLDER", required=True, help="Write the data set here.")
-@click.option("--memory", metavar="SIZE", callback=_memory, help="Memory that the import may use, as 4GiB. Needed.")
-@click.option(
-    "--columns",
-    metavar="NAME,…",
-    callback=_columns,
-    help="Columns of text files, as source,target,weight; - skips one.",
+@out_option
+@option("--memory SIZE", "Memory that the import may use, as 4GiB. Needed.", parse=parse_memory)
+@option("--columns NAME,…", "Columns of text files, as source,target,weight; - skips one.", parse=_words)
+@option("--header/--no-header", "Whether a line of text names its columns [default: detected].", default=None)
+@option("--separator C", "What parts fields of text, '' for blanks [default: detected].", parse=_separator)
+@option("--comments CHARS", "Skip lines that start with one of these [default: #%].")
+@option("--source NAME", "The column of sources [default: source, or the first].")
+@option("--target NAME", "The column of targets [default: target, or the second].")
+@option(
+    "--values NAME[:TYPE],…", "The columns that edges keep [default: all others, of text as float32].", parse=_values
 )
-@click.option(
-    "--header/--no-header", default=None, help="Whether a line of text names its columns [default: detected]."
-)
-@click.option(
-    "--separator",
-    metavar="C",
-    callback=_separator,
-    help="What parts fields of text, '' for blanks [default: detected].",
-)
-@click.option("--comments", metavar="CHARS", help="Skip lines that start with one of these [default: #%].")
-@click.option("--source", metavar="NAME", help="The column of sources [default: source, or the first].")
-@click.option("--target", metavar="NAME", help="The column of targets [default: target, or the second].")
-@click.option(
-    "--values",
-    metavar="NAME[:TYPE],…",
-    callback=_values,
-    help="The columns that edges keep [default: all others, of text as float32].",
-)
-@click.option("--allow-nonfinite", "nonfinite", is_flag=True, help="Take infinite values of edges, and NaN.")
-@click.option(
-    "--edge-data",
-    metavar="NAME=FILE.npy",
-    multiple=True,
-    callback=_named_files,
-    help="Values of edges, a row for each in order.",
-)
-@click.option(
+@option("--allow-nonfinite", "Take infinite values of edges, and NaN.", name="nonfinite")
+@_named_files("--edge-data NAME=FILE.npy", "Values of edges, a row for each in order.", "edge_data")
+@option(
     "--ids",
+    "What vertices are called by: 0 … V-1, any integers, or any text.",
     type=click.Choice(["numbers", "integers", "names"]),
     default="numbers",
-    show_default=True,
-    help="What vertices are called by: 0 … V-1, any integers, or any text.",
 )
-@click.option("--num-vertices", type=click.IntRange(min=0), metavar="V", help="[default: one more than the largest]")
-@click.option("--symmetrise", is_flag=True, help="Add the reverse of each edge that has none.")
-@click.option(
-    "--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added."
-)
-@click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
-@click.option("--key", metavar="COLUMN", help="The column by which the tables of vertices that follow are joined.")
-@click.option("--features", type=INPUT, metavar="FILE", help="Features of vertices [V, F]; a table also FILE:COLUMN,….")
-@click.option("--labels", type=INPUT, metavar="FILE", help="Labels of vertices.")
-@click.option("--num-classes", type=click.IntRange(min=1), metavar="C", help="Classes [default: by the labels].")
-@click.option("--multilabel", is_flag=True, help="Labels [V, C] are any number of classes.")
-@click.option("--train-mask", type=INPUT, metavar="FILE", help="Vertices that train: truth values or numbers.")
-@click.option("--val-mask", type=INPUT, metavar="FILE", help="Vertices that validate.")
-@click.option("--test-mask", type=INPUT, metavar="FILE", help="Vertices that test.")
-@click.option(
-    "--vertex-data",
-    "inputs",
-    metavar="NAME=FILE",
-    multiple=True,
-    callback=_named_files,
-    help="A further input of the model.",
-)
-@click.option("--name", metavar="NAME", help="What reports call the data set.")
+@option("--num-vertices V", "[default: one more than the largest]", type=click.IntRange(min=0))
+@option("--symmetrise", "Add the reverse of each edge that has none.")
+@option("--coalesce", "Keep one of equal edges: its values, or all added.", type=click.Choice(["first", "sum"]))
+@option("--edge-ids/--no-edge-ids", "Whether edges have ids.", default=True)
+@option("--key COLUMN", "The column by which the tables of vertices that follow are joined.")
+@option("--features FILE", "Features of vertices [V, F]; a table also FILE:COLUMN,….", type=INPUT)
+@option("--labels FILE", "Labels of vertices.", type=INPUT)
+@option("--num-classes C", "Classes [default: by the labels].", type=COUNT)
+@option("--multilabel", "Labels [V, C] are any number of classes.")
+@option("--train-mask FILE", "Vertices that train: truth values or numbers.", type=INPUT)
+@option("--val-mask FILE", "Vertices that validate.", type=INPUT)
+@option("--test-mask FILE", "Vertices that test.", type=INPUT)
+@_named_files("--vertex-data NAME=FILE", "A further input of the model.", "inputs")
+@option("--name NAME", "What reports call the data set.")
 @json_option
 def import_graph(*, sources: tuple[Path, ...], out: Path, as_json: bool, **given: Any) -> None:
     """Import edges from files of any size.
@@ -153,6 +115,9 @@ def import_graph(*, sources: tuple[Path, ...], out: Path, as_json: bool, **given
     Open Graph Benchmark; patterns and s3://bucket/key, too. Before it starts, the command prints the detected layout. An
     interrupted import starts again.
     """
+    if given["memory"] is None:
+        raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
+
     from dorylax.graph.array_folder import size_on_disk
     from dorylax.graph.from_files.import_graph import import_graph as run
     from dorylax.graph.from_files.sources import expand

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,13 +14,13 @@ from dorylax.environment import environment
 from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.options import json_option
+from dorylax.terminal.options import json_option, option
 from dorylax.terminal.output import print_json, printable
 
 
 @click.command()
-@click.option("--data", metavar="NAME_OR_NPZ", help="Show how much memory training on this data takes instead.")
-@click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
+@option("--data NAME_OR_NPZ", "Show how much memory training on this data takes instead.")
+@option("--model NAME", "As for `dorylax train`; with --data.")
 @configured(data="data.name", model="model.name")
 @json_option
 def info(overrides: Overrides, *, as_json: bool) -> None:
@@ -39,28 +38,13 @@ def info(overrides: Overrides, *, as_json: bool) -> None:
         return
     if overrides.values:
         raise ConfigError("--model, --set and --no-verify describe a run: give its --data too")
-    facts = collect()
-    if as_json:
-        print_json(facts)
-        return
-    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "packages")}
-    rows["devices"] = ", ".join(facts["devices"])
-    rows["memory"] = None if (size := rows.pop("memory bytes")) is None else f"{size / 2**30:.1f} GiB"
-    rows["DORYLAX_DATA"] = rows.pop("DORYLAX DATA")
-    rows |= facts["packages"]
-    width = max(map(len, rows))
-    for name, value in rows.items():
-        click.echo(printable(f"{name:{width}}  {'–' if value is None else value}"))
 
-
-def collect() -> dict[str, Any]:
-    """Return the information as plain values; memory in bytes."""
     import jax
 
     from dorylax.graph.datasets import cache_directory
 
     found = environment()
-    return {
+    facts = {
         "schema": 1,
         "dorylax": found["dorylax"],
         "kernel": found["kernel"]["name"],
@@ -76,3 +60,14 @@ def collect() -> dict[str, Any]:
         "cache_directory": str(cache_directory()),
         "DORYLAX_DATA": os.environ.get("DORYLAX_DATA"),
     }
+    if as_json:
+        print_json(facts)
+        return
+    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "packages")}
+    rows["devices"] = ", ".join(facts["devices"])
+    rows["memory"] = None if (size := rows.pop("memory bytes")) is None else f"{size / 2**30:.1f} GiB"
+    rows["DORYLAX_DATA"] = rows.pop("DORYLAX DATA")
+    rows |= facts["packages"]
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        click.echo(printable(f"{name:{width}}  {'–' if value is None else value}"))

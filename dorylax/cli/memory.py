@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
-from dorylax.cli.placement_remark import functions_remark
-from dorylax.cli.slow_notice import compiling
+from dorylax.cli.notices import compiling, functions_remark
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.graph.datasets.registry import stored_path
@@ -45,16 +44,17 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
     if not found.fits:
         found = dataclasses.replace(found, remedies=remedies(config, found))
-    streams: StreamedEstimate | None = None
-    why_not = ""
+    streams, why_not = None, ""
     if config.pipeline is None and (not found.fits or config.single.memory == "stream"):
         try:
             streams = streamed(config, found)
         except SplitError as error:
             why_not = str(error)
+    width = 1 if streams is None else _width(streams)
+    speed = {} if streams is None else _speed(config, streams, width)
     if as_json:
         content = {"schema": 1, **found.to_dict()}
-        content["streamed"] = None if streams is None else streams.to_dict() | _speed(config, streams)
+        content["streamed"] = None if streams is None else streams.to_dict() | speed
         print_json({**content, "config": config.to_dict()})
         return
     _show(config, found)
@@ -64,25 +64,26 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         print("the data have no labels: they can be predicted on, and not trained on")
     if streams is not None:
         print(streams)
-        speed = _speed(config, streams)
+    if speed:
+        seconds, digits = speed["seconds"], 1 if speed["seconds"] < 100 else 0
         print(
-            f"about {_seconds(speed['seconds'])} an epoch, as measured now: {1e9 * speed['edge_seconds']:.1f} ns an edge at "
-            f"width {_width(streams)}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
-            if speed
-            else "how long an epoch takes is known where the data are in a file"
+            f"about {seconds:.{digits}f} s an epoch, as measured now: {1e9 * speed['edge_seconds']:.1f} ns an edge at width "
+            f"{width}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
         )
+    elif streams is not None:
+        print("how long an epoch takes is known where the data are in a file")
     elif why_not:
         print(f"cannot be streamed from disk: {why_not}")
 
 
-def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
+def _speed(config: RunConfig, streams: StreamedEstimate, width: int) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = stored_path(config.data.name)
     if file is not None and file.is_dir():  # a data set's folder is represented by its largest array
         file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
-    found = StreamedSpeed(gather_seconds(_width(streams), streams.layouts.training.num_vertices), disk_bandwidth(file))
+    found = StreamedSpeed(gather_seconds(width, streams.layouts.training.num_vertices), disk_bandwidth(file))
     epoch = streams.to_dict()["epoch"]
     return {**found._asdict(), "seconds": found.seconds(epoch["edges"], epoch["read"] + epoch["written"])}
 
@@ -93,10 +94,6 @@ def _width(streams: StreamedEstimate) -> int:
     row_bytes = training.program.analysis.row_bytes
     columns: list[int] = [row_bytes[var] // type_of(var).dtype.itemsize for var in training.epoch.whole]
     return max([*columns, *training.blocked.values(), 1])
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
 def _show(config: RunConfig, found: Estimate) -> None:

@@ -18,21 +18,17 @@ from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
 from dorylax.terminal.files import INPUT, will_read
-from dorylax.terminal.options import no_verify_option
+from dorylax.terminal.options import no_verify_option, option
 from dorylax.user_code.references import is_reference, place_of
 
 _SHARE = 0.8  # share of the memory of the machine or its control group; the rest is for other processes
 
-data_option = click.option(
-    "--data", metavar="NAME_OR_FOLDER", help="Data set (`dorylax datasets`), or the path of its folder."
-)
-trust_option = click.option("--trust", is_flag=True, help="Let code run that the files of a run name.")
+data_option = option("--data NAME_OR_FOLDER", "Data set (`dorylax datasets`), or the path of its folder.")
+trust_option = option("--trust", "Let code run that the files of a run name.")
 
 _CONFIGURED = (
-    click.option(
-        "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable."
-    ),
-    click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Read keys from a file."),
+    option("--set KEY=VALUE", "Set any configuration key; repeatable.", name="settings", multiple=True),
+    option("--config FILE.yaml", "Read keys from a file.", name="file", type=INPUT),
     trust_option,
     no_verify_option,
 )
@@ -51,8 +47,8 @@ def configured(**keys: str) -> Callable[[Callable[..., None]], Callable[..., Non
             named = {key: options.pop(name) for name, key in keys.items()}
             command(collect(file, named, settings, trust=trust, no_verify=no_verify), **options)
 
-        for option in reversed(_CONFIGURED):
-            call = option(call)
+        for add_option in reversed(_CONFIGURED):
+            call = add_option(call)
         return call
 
     return add
@@ -75,18 +71,6 @@ def parse_value(key: str, text: str) -> Any:
         value = text
     check_value(key, value)
     return value
-
-
-def parse_setting(setting: str) -> tuple[str, Any]:
-    """Parse and check `key=value`.
-
-    Raises:
-        ConfigError: There is no `=`, or as for `parse_value`.
-    """
-    key, equals, text = setting.partition("=")
-    if not equals:
-        raise ConfigError(f"--set takes key=value, as in train.epochs=100, got {setting!r}")
-    return key.strip(), parse_value(key.strip(), text.strip())
 
 
 def collect(
@@ -114,7 +98,10 @@ def collect(
         named = {**named, "data.verify": "false"}
     flags = {key: parse_value(key, text) for key, text in named.items() if text is not None}
     for setting in settings:
-        key, value = parse_setting(setting)
+        key, equals, text = map(str.strip, setting.partition("="))
+        if not equals:
+            raise ConfigError(f"--set takes key=value, as in train.epochs=100, got {setting!r}")
+        value = parse_value(key, text)
         if key in flags:
             raise ConfigError(f"{key} is given twice on the command line")
         flags[key] = value
@@ -131,19 +118,23 @@ class Memory(NamedTuple):
     given: bool
 
 
-def _budget(_context: click.Context, _option: click.Parameter, text: str | None) -> Memory:
-    if text is None:
-        limit = memory_limit()
-        return Memory(2**32 if limit is None else int(_SHARE * limit.bytes), given=False)
+def parse_memory(text: str) -> int:
+    """Return the bytes that `--memory` gives; raise ConfigError for a text that is no amount."""
     try:
-        return Memory(parse_bytes(text), given=True)
+        return parse_bytes(text)
     except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+        raise ConfigError(f"--memory: {error}") from None
 
 
-memory_option = click.option(
-    "--memory",
-    metavar="SIZE",
+def _budget(_context: click.Context, _option: click.Parameter, text: str | None) -> Memory:
+    if text is not None:
+        return Memory(parse_memory(text), given=True)
+    limit = memory_limit()
+    return Memory(2**32 if limit is None else int(_SHARE * limit.bytes), given=False)
+
+
+memory_option = option(
+    "--memory SIZE",
+    "Memory that the process may use, as 4GiB [default: 80 % of the machine's or its control group's].",
     callback=_budget,
-    help="Memory that the process may use, as 4GiB [default: 80 % of the machine's or its control group's].",
 )

@@ -24,7 +24,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.store.base import Storage
 from dorylax.store.places import LocalStorage, open_storage
 from dorylax.terminal.failures import told_if_interrupted
-from dorylax.terminal.options import json_option
+from dorylax.terminal.options import COUNT, json_option, option
 from dorylax.terminal.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -34,35 +34,34 @@ if TYPE_CHECKING:
 _NUMBER_BYTES = 4  # float32
 
 
+def _widths(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) for word in words):
+        raise ConfigError(f"--widths takes whole numbers ≥ 1 separated by commas, as in 16,4, got {text!r}")
+    return [int(word) for word in words]
+
+
 @click.command()
 @data_option
 @configured(data="data.name")
-@click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
-@click.option(
-    "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
-)
-@click.option(
+@option("--servers", "How many servers.", type=COUNT, required=True)
+@option("--method", "The partitioner.", type=click.Choice(typing.get_args(Method)), default="metis")
+@option(
     "--balance",
+    "What to balance across servers; edges: in-edges and vertices together.",
     type=click.Choice(typing.get_args(Balance)),
     default="vertices",
-    show_default=True,
-    help="What to balance across servers; edges: in-edges and vertices together.",
 )
-@click.option("--intervals", type=click.IntRange(min=1), default=8, show_default=True, help="Intervals per server.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the random choices."
+@option("--intervals", "Intervals per server.", type=COUNT, default=8)
+@option("--seed", "Seed of the random choices.", type=click.IntRange(0, 2**31 - 1), default=0)
+@option("--widths N,…", "Numbers per row that each layer exchanges [default: the GCN's].", parse=_widths)
+@option(
+    "--out PLACE", "Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix."
 )
-@click.option("--widths", metavar="N,…", help="Numbers per row that each layer exchanges [default: the GCN's].")
-@click.option(
-    "--out",
-    metavar="PLACE",
-    help="Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix.",
-)
-@click.option(
+@option(
     "--edge-ids/--no-edge-ids",
+    "Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
     default=True,
-    show_default=True,
-    help="Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
 )
 @memory_option
 @json_option
@@ -70,23 +69,19 @@ def partition(
     overrides: Overrides,
     *,
     servers: int,
-    method: Method,
-    balance: Balance,
     intervals: int,
-    seed: int,
-    widths: str | None,
+    widths: list[int] | None,
     out: str | None,
     edge_ids: bool,
     memory: Memory,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Spread the vertices of a graph over servers.
 
     Prints the cost of the partition. Bytes are those that a server sends and receives per epoch for the GCN of
     `dorylax train` with these options: one row for each ghost and layer, forward and backward.
     """
-    given_widths = _widths(widths)
-
     check_process()
 
     from dorylax.cli.streamed_partition import streaming
@@ -110,34 +105,34 @@ def partition(
             raise ConfigError(f"--out {error}") from None
         if isinstance(place, LocalStorage):
             check_target(Path(place.url))
-    how = streaming(config.data, memory, servers=servers, method=method, ids=edge_ids and place is not None)
+    how = streaming(config.data, memory, servers=servers, method=given["method"], ids=edge_ids and place is not None)
     beside = Path(place.url) if isinstance(place, LocalStorage) else None
     with told_if_interrupted("nothing was saved; the same command begins anew"), how.working(beside):
         dataset = how.data()
         outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
-        exchanged = given_widths or _widths_of_gcn(config.model, outputs)
+        exchanged = widths or _widths_of_gcn(config.model, outputs)
         graph = dataset.graph
-        made = make(graph, servers, method=method, balance=balance, seed=seed)
+        made = make(graph, servers, **given)
         layout = lay_out(graph, made, intervals, how.communities)
         row_bytes = [_NUMBER_BYTES * width for width in exchanged]
         found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
-        shards = None
+        shard_bytes: list[int] = []
+
+        def fill(folder: Path) -> None:
+            shards = write_shards(
+                folder,
+                dataset,
+                layout,
+                ids=edge_ids and graph.edge_ids_fit,
+                description=describe_data(dataset),
+                graph_digest=made.graph_digest,
+                settings=data_settings(config.data),
+                laid_out=how.laid_out(layout),
+            )
+            check_unchanged(*arrays_of(dataset))
+            shard_bytes.extend(entry.num_bytes for entry in shards.summary.shards)
+
         if place is not None:
-
-            def fill(folder: Path) -> None:
-                nonlocal shards
-                shards = write_shards(
-                    folder,
-                    dataset,
-                    layout,
-                    ids=edge_ids and graph.edge_ids_fit,
-                    description=describe_data(dataset),
-                    graph_digest=made.graph_digest,
-                    settings=data_settings(config.data),
-                    laid_out=how.laid_out(layout),
-                )
-                check_unchanged(*arrays_of(dataset))
-
             _save(place, made, fill)
     sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
     content = {
@@ -145,10 +140,7 @@ def partition(
         "data": config.data.name,
         "num_vertices": len(made.parts),
         "servers": made.num_parts,
-        "method": made.method,
-        "balance": made.balance,
-        "seed": made.seed,
-        "graph_digest": made.graph_digest,
+        **{name: getattr(made, name) for name in ("method", "balance", "seed", "graph_digest")},
         **found.to_dict(),
         "intervals": layout.num_intervals // layout.num_servers,
         "interval_vertices": [min(sizes), max(sizes)],
@@ -156,7 +148,7 @@ def partition(
         "widths": exchanged,
         "streamed": how.streams,
         "folder": None if place is None else out,
-        "shard_bytes": None if shards is None else [entry.num_bytes for entry in shards.summary.shards],
+        "shard_bytes": None if place is None else shard_bytes,
     }
     if as_json:
         print_json(content)
@@ -173,21 +165,9 @@ def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None
         folder = Path(parent) / "partition"
         made.save(folder, beside=fill)
         records = [folder / name for name in RECORDS]
-        files = (path for path in folder.rglob("*") if path.is_file() and path not in records)
-        for path in sorted(files):
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in records)
+        for path in (*files, *records):
             place.put_file(path.relative_to(folder).as_posix(), path)
-        for name in RECORDS:
-            place.put_file(name, folder / name)
-
-
-def _widths(text: str | None) -> list[int] | None:
-    """Parse the value of `--widths`."""
-    if text is None:
-        return None
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and int(word) for word in words):
-        raise ConfigError(f"--widths takes whole numbers ≥ 1 separated by commas, as in 16,4, got {text!r}")
-    return [int(word) for word in words]
 
 
 def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,7 +17,7 @@ from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
 from dorylax.store.run_directory import FILES, RunDirectory
 from dorylax.terminal.files import INPUT, OUTPUT, will_read
-from dorylax.terminal.options import json_option, no_verify_option
+from dorylax.terminal.options import json_option, no_verify_option, option
 from dorylax.terminal.output import percent, print_json, printable
 
 _SUFFIXES = (".npz", ".csv")
@@ -24,42 +25,25 @@ _SHOWN_CLASSES = 20
 _SHOWN_MASKS = {"train": "train", "val": "validation", "test": "test"}
 
 
-_seed_option = click.option(
-    "--seed", type=int, help="Which seed, if the run has several [default: the best by validation]."
-)
+_seed_option = option("--seed", "Which seed, if the run has several [default: the best by validation].", type=int)
 
 
 @click.command()
-@click.option("--run", "folder", metavar="DIR", required=True, type=INPUT, help="A run directory.")
+@option("--run DIR", "A run directory.", name="folder", required=True, type=INPUT)
 @_seed_option
-@click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
+@option("--data NAME_OR_NPZ", "Predict on data other than the run's.")
 @no_verify_option
-@click.option("--out", metavar="FILE.npz|csv", type=OUTPUT, help="Write the predictions.")
-@click.option("--all-pairs", is_flag=True, help="Also rank links that validate and test among all vertices.")
+@option("--out FILE.npz|csv", "Write the predictions.", type=OUTPUT)
+@option("--all-pairs", "Also rank links that validate and test among all vertices.")
 @trust_option
 @json_option
-def predict(
-    *,
-    folder: Path,
-    seed: int | None,
-    data: str | None,
-    no_verify: bool,
-    out: Path | None,
-    all_pairs: bool,
-    trust: bool,
-    as_json: bool,
-) -> None:
+def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool, as_json: bool, **given: Any) -> None:
     """Predict with a trained model: the parameters of its best epoch, without dropout."""
     if out is not None and out.suffix not in _SUFFIXES:
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
     check_process()
     path = choose_run(folder, seed)
-    own = config = _config_of(path, trust=trust)
-    if data is not None:
-        config = _on_other_data(config, parse_value("data.name", data))
-        will_read(data)
-    if no_verify:
-        config = config.unverified()
+    config, own = _config_of(path, **given)
 
     from dorylax.cli.predictions import by_class, mask_sizes, ranked, scores, write
     from dorylax.graph.sharded_data import ShardedData
@@ -73,29 +57,29 @@ def predict(
     task = make_task(config.task, config.data.split_seed)
     if all_pairs and not isinstance(task, LinkPrediction):
         raise ConfigError(f"--all-pairs ranks links, and {path} predicts none: train with --task link-prediction")
-    dataset = prepare_data(config.data, known=None if data is None else trained_labels(path, own))
+    dataset = prepare_data(config.data, known=None if given["data"] is None else trained_labels(path, own))
     trainer = Trainer.from_config(config, dataset, run_directory=path, resume=True)
     outputs, examples = trainer.predict(), trainer.data
     assert not isinstance(examples, ShardedData)
     objective = Objective.of(config.train.loss, examples, config.train.metric)
-    found = scores(outputs, examples, objective)
+    found, classes = scores(outputs, examples, objective), by_class(outputs, examples)
     places = ranked(trainer.rows(), dataset, task) if all_pairs and isinstance(task, LinkPrediction) else {}
     if out is not None:
         write(out, outputs, examples)
     noun = examples.examples if isinstance(examples, TaskData) else "vertices"
-    content = {
-        "schema": 1,
-        "run": str(path),
-        "metric": objective.metric,
-        "accuracy" if objective.metric in ACCURACIES else "scores": found,
-        noun: len(outputs),
-        "classes": examples.num_classes,
-        "class_names": None if examples.class_names is None else examples.class_names.tolist(),
-        "by_class": (classes := by_class(outputs, examples)) or None,
-        "all_pairs": places or None,
-        "out": None if out is None else str(out),
-    }
     if as_json:
+        content = {
+            "schema": 1,
+            "run": str(path),
+            "metric": objective.metric,
+            "accuracy" if objective.metric in ACCURACIES else "scores": found,
+            noun: len(outputs),
+            "classes": examples.num_classes,
+            "class_names": None if examples.class_names is None else examples.class_names.tolist(),
+            "by_class": classes or None,
+            "all_pairs": places or None,
+            "out": None if out is None else str(out),
+        }
         print_json(content)
         return
     kind = METRICS[objective.metric]
@@ -107,9 +91,9 @@ def predict(
         shown = percent(value) if value is None or kind.fraction else kind.shown(value)
         click.echo(f"{_SHOWN_MASKS[mask]} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
     if 0 < len(classes) <= _SHOWN_CLASSES:
-        shares = (
+        shares = [
             f"{name} {percent(one['test_accuracy'])} of {one['test_examples']:,}" for name, one in classes.items()
-        )
+        ]
         click.echo(printable(f"test accuracy by class: {', '.join(shares)}"))
     for mask, values in places.items():
         shown = ", ".join(f"{METRICS[name].title} {percent(value)}" for name, value in values.items())
@@ -121,19 +105,17 @@ def predict(
 @click.command()
 @click.argument("run", type=INPUT)
 @_seed_option
-@click.option("--out", metavar="FILE", required=True, type=OUTPUT, help="Write the model here.")
+@option("--out FILE", "Write the model here.", required=True, type=OUTPUT)
 @no_verify_option
 @trust_option
-def export(*, run: Path, seed: int | None, out: Path, no_verify: bool, trust: bool) -> None:
+def export(*, run: Path, seed: int | None, out: Path, **given: Any) -> None:
     """Export a trained model: one file that needs only JAX and NumPy.
 
     RUN is a run directory. The file takes any graph: python FILE INPUT.npz OUTPUT.npy.
     """
     check_process()
     path = choose_run(run, seed)
-    config = _config_of(path, trust=trust)
-    if no_verify:
-        config = config.unverified()
+    config, _ = _config_of(path, **given)
 
     from dorylax.trainer import Trainer, prepare_data
 
@@ -177,8 +159,10 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
     return seeds[max(seeds, key=merit)]
 
 
-def _config_of(path: Path, *, trust: bool) -> RunConfig:
-    """Return the configuration in a run directory, with paths of data resolved from here.
+def _config_of(path: Path, *, trust: bool, no_verify: bool, data: str | None = None) -> tuple[RunConfig, RunConfig]:
+    """Return the configuration to predict with, on the run's data or on others, and that of the run.
+
+    Paths of data are resolved from here. Settings about the run's data and training do not apply to other data.
 
     Raises:
         ConfigError: The run's model was made in Python.
@@ -196,13 +180,13 @@ def _config_of(path: Path, *, trust: bool) -> RunConfig:
     name = located if is_data_path(located) else config.data.name
     code = (run.located(noted["file"]) for noted in run.user_code.values())
     will_read(name, *code, *(path / one for one in FILES), *run.checkpoints_path.rglob("*"))
-    return config.model_copy(update={"data": config.data.model_copy(update={"name": name})})
-
-
-def _on_other_data(config: RunConfig, name: str) -> RunConfig:
-    """Return the configuration with other data, without settings about the run's data or training."""
-    size = config.data.size if name == config.data.name else None
-    kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
-    # Stopping rules are irrelevant here, and would require validation vertices.
-    unset = dict.fromkeys(("train.target_accuracy", "train.target", "train.patience"))
-    return type(config).resolve(kept, {"data.name": name, "data.size": size, **unset}, code=config.code)
+    own = config = config.model_copy(update={"data": config.data.model_copy(update={"name": name})})
+    if data is not None:
+        other = parse_value("data.name", data)
+        size = own.data.size if other == own.data.name else None
+        kept = {section: values for section, values in own.to_dict().items() if section != "pipeline"}
+        # Stopping rules are irrelevant here, and would require validation vertices.
+        unset = dict.fromkeys(("train.target_accuracy", "train.target", "train.patience"))
+        config = RunConfig.resolve(kept, {"data.name": other, "data.size": size, **unset}, code=own.code)
+        will_read(data)
+    return config.unverified() if no_verify else config, own

@@ -45,10 +45,8 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
         given = (outputs[rows], data.labels[rows], np.stack([mask[rows] for mask in masks]))
         sums: Any = jax.device_get(objective.sums(*map(jax.numpy.asarray, given)))
         total = sums if total is None else total + sums
-    return {
-        name: objective.score(total, number) if mask.any() else None
-        for number, (name, mask) in enumerate(zip(_MASKS, masks, strict=True))
-    }
+    numbered = enumerate(zip(_MASKS, masks, strict=True))
+    return {name: objective.score(total, number) if mask.any() else None for number, (name, mask) in numbered}
 
 
 def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, int | float]]:
@@ -92,7 +90,10 @@ def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
     Rows are in the user's order of vertices, for any memory order of the data. Names of vertices and classes are included.
     """
     rows, ids = (user_order(data.graph), data.original_ids) if isinstance(data, Dataset) else (None, None)
-    predictions = _predictions(outputs, data)
+    if data.num_classes is None:
+        predictions = outputs.reshape(data.labels.shape)
+    else:
+        predictions = outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
     if path.suffix == ".npz":
         arrays = {"outputs" if data.num_classes is None else "logits": outputs, "predictions": predictions}
         names = {} if ids is None else {ORIGINAL_IDS: ids}
@@ -101,12 +102,6 @@ def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
         write_file(path, lambda file: _write_npz(file, arrays, names, rows))
     else:
         write_file(path, lambda file: _write_csv(file, predictions, data, ids, rows))
-
-
-def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
-    if data.num_classes is None:
-        return outputs.reshape(data.labels.shape)
-    return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
 
 
 def _write_npz(
@@ -123,18 +118,14 @@ def _write_npz(
 
 
 def _write_csv(
-    file: BinaryIO,
-    predictions: np.ndarray,
-    data: Dataset | TaskData,
-    ids: np.ndarray | None,
-    order: np.ndarray | None,
+    file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData, ids: np.ndarray | None, order: np.ndarray | None
 ) -> None:
     """Write a row per example. Several numbers are separated by spaces, names of several classes by semicolons.
 
     The label of an unlabelled example is empty if classes have names or no example has a label.
     """
     known = labelled(data.labels).any()
-    noun = _NAMES[data.examples] if isinstance(data, TaskData) else "vertex"
+    noun = data.examples.removesuffix("s") if isinstance(data, TaskData) else "vertex"
     stream = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((noun, "prediction", "label", "split"))
@@ -153,9 +144,6 @@ def _blocks(count: int, order: np.ndarray | None) -> Iterator[np.ndarray | slice
     for first in range(0, count, _ROWS):
         part = slice(first, first + _ROWS)
         yield part if order is None else order[part]
-
-
-_NAMES = {"pairs": "pair", "graphs": "graph"}
 
 
 def _shown(value: Any, data: Dataset | TaskData) -> str:

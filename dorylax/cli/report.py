@@ -9,21 +9,22 @@ import click
 from dorylax.experiments.folder import check_figures, read_study
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.files import INPUT, OUTPUT_FOLDER
+from dorylax.terminal.options import option
 
 
 @click.command()
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=INPUT)
-@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Where to write [default: DIR, if there is one].")
+@option("--out DIR", "Where to write [default: DIR, if there is one].", type=OUTPUT_FOLDER)
 def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
     """Write a report on one or more sweeps.
 
     Each DIR is the folder of a sweep, or of `dorylax train`. Writes report.html, report.md and figures/; runs
     nothing.
     """
-    if out is None:
-        if len(folders) > 1:
-            raise ConfigError("--out is needed with several folders: it says where their common report goes")
-        out = folders[0]
+    if out is None and len(folders) > 1:
+        raise ConfigError("--out is needed with several folders: it says where their common report goes")
+    out = out or folders[0]
+
     from dorylax.experiments.report import write_report
 
     studies = [read_study(folder) for folder in folders]

@@ -9,8 +9,7 @@ from typing import Any, final
 
 import click
 
-from dorylax.cli.placement_remark import functions_remark
-from dorylax.cli.slow_notice import compiling
+from dorylax.cli.notices import compiling, functions_remark
 from dorylax.config import RunConfig
 from dorylax.config.recipe import DEFAULT
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
@@ -92,11 +91,7 @@ def train_seeds(
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run in turn; if it `reports`, it prints failures immediately.
-
-    Args:
-        said: Line to print when the first run begins to train.
-        reports: Whether to print failures.
+    """A watcher with a progress bar for each run in turn, which prints a line before the first and, on request, failures.
 
     Attributes:
         too_short: Seeds that came to their last epoch while their loss was still falling fast.
@@ -108,35 +103,29 @@ class _ProgressBars:
         self.too_short: list[int] = []
 
     def close(self) -> None:
-        """Remove the bar of an unfinished run."""
         self._bar.close()
 
     def begins(self, run: Run) -> None:
-        """See `Watcher`."""
         self._bar = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {run.config.train.seed}")
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
-        """See `Watcher`."""
         if self._said is not None:
             click.echo(self._said)
             self._said = None
         self._bar.started(total_epochs, first_epoch)
 
     def epoch(self, run: Run, record: EpochRecord) -> None:  # noqa: ARG002
-        """See `Watcher`."""
         self._bar.epoch(record)
 
     def again(self, run: Run, why: str) -> None:
         """See `Watcher`. Runs in this process are only lost with it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
-        """See `Watcher`."""
         self._bar.leave(summary)
         if summary["stopped"] == "epochs" and summary["still_falling"]:
             self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:
-        """See `Watcher`."""
         self._bar.close()
         if outcome.error is not None and self._reports:
             print_error(failure(outcome))
@@ -145,6 +134,11 @@ class _ProgressBars:
 def failure(outcome: RunOutcome) -> str:
     """Return the line of a seed that failed."""
     return f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}"
+
+
+def _reason(outcome: RunOutcome) -> str:
+    """Return the error's text, without its class and source line."""
+    return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]
 
 
 def pipeline_label(config: RunConfig) -> str:
@@ -168,17 +162,13 @@ def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, An
         mean, std = mean_std(per_seed(name))
         return {"mean": mean, "std": std, "per_seed": per_seed(name)}
 
+    usual, others = ("test_accuracy", "val_accuracy"), ("test_loss", "val_loss", "test_score", "val_score")
+    measured = [name for name in others if any(name in outcome.summary for outcome in outcomes)]
     return {
         "schema": 1,
         "metric": next((metric for metric in per_seed("metric") if metric is not None), "accuracy"),
         "seeds": [outcome.run.config.train.seed for outcome in outcomes],
-        "test_accuracy": over_seeds("test_accuracy"),
-        "val_accuracy": over_seeds("val_accuracy"),
-        **{
-            name: over_seeds(name)
-            for name in ("test_loss", "val_loss", "test_score", "val_score")
-            if any(name in outcome.summary for outcome in outcomes)
-        },
+        **{name: over_seeds(name) for name in (*usual, *measured)},
         "final_loss": per_seed("final_loss"),
         "best_epoch": per_seed("best_epoch"),
         "epochs": per_seed("epochs", 0),
@@ -215,8 +205,3 @@ def asynchrony(outcomes: Sequence[RunOutcome]) -> str | None:
         return None
     ahead, epochs = sum(one["pipeline"]["epochs_ahead"] for one in gated), sum(one["epochs"] for one in gated)
     return f"asynchrony: ran ahead in {ahead} of {epochs} epochs; the stability gate was closed in the others"
-
-
-def _reason(outcome: RunOutcome) -> str:
-    """Return the error's text, without its class and source line."""
-    return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]

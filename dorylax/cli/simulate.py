@@ -15,10 +15,10 @@ from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT, will_read
+from dorylax.terminal.options import COUNT, json_option, option
 from dorylax.terminal.output import percent, print_json, print_rows
 
 if TYPE_CHECKING:
-    from dorylax.simulation.paper import Row
     from dorylax.simulation.result import Simulated
     from dorylax.simulation.scenario import Backend, Scenario
 
@@ -27,56 +27,47 @@ _COMPARISONS = ("paper/naive-serverless", "paper/burst-instances", "paper/sample
 _BACKENDS: tuple[Backend, ...] = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
 _COMPARED_EPOCHS = 3
-_POINTS = 100
 _TOLD = 2000
 """Tasks between two updates of the progress line."""
 
 
 @click.command()
-@click.option(
-    "--scenario",
-    "name",
-    metavar="FILE.yaml|NAME",
+@option(
+    "--scenario FILE.yaml|NAME",
+    f"What to simulate: a file (docs/simulation.md), or one of {', '.join((_TABLES_3_4, *_COMPARISONS))}.",
+    name="name",
     required=True,
-    help=f"What to simulate: a file (docs/simulation.md), or one of {', '.join((_TABLES_3_4, *_COMPARISONS))}.",
 )
-@click.option(
+@option(
     "--backend",
-    "backends",
+    "Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: all; functions for --trace]",
+    name="backends",
     type=click.Choice(_BACKENDS),
     multiple=True,
-    help="Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: all; functions for --trace]",
 )
-@click.option(
-    "--epochs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
+@option(
+    "--epochs N",
+    "How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
+    type=COUNT,
 )
-@click.option("--trace", metavar="FILE.json", type=OUTPUT, help="Also write a timeline for Perfetto.")
-@click.option(
-    "--what-if",
-    "grid",
-    metavar="AXES",
-    help="Try all of these, such as servers=4..64,functions=10|40,backend=functions|cpu, and show the Pareto front of time "
+@option("--trace FILE.json", "Also write a timeline for Perfetto.", type=OUTPUT)
+@option(
+    "--what-if AXES",
+    "Try all of these, such as servers=4..64,functions=10|40,backend=functions|cpu, and show the Pareto front of time "
     "and dollars (docs/simulation.md).",
+    name="grid",
 )
-@click.option("--budget", metavar="USD", help="Of a what-if pick the fastest within it, such as 5usd.")
-@click.option(
-    "--deadline",
-    metavar="TIME",
-    help="Of a what-if pick the cheapest within it, such as 90min; with a budget too, the best by value.",
+@option("--budget USD", "Of a what-if pick the fastest within it, such as 5usd.")
+@option(
+    "--deadline TIME", "Of a what-if pick the cheapest within it, such as 90min; with a budget too, the best by value."
 )
-@click.option("--points", metavar="N", type=click.IntRange(min=1), help="Points of a what-if at most.  [default: 100]")
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Processes that simulate points of a what-if at a time.  [default: the cores, 4 at most]",
+@option("--points N", "Points of a what-if at most.  [default: 100]", type=COUNT)
+@option(
+    "--jobs N", "Processes that simulate points of a what-if at a time.  [default: the cores, 4 at most]", type=COUNT
 )
-@click.option("--csv", metavar="FILE.csv", type=OUTPUT, help="Write a what-if's points as a table.")
-@click.option("--report", metavar="FILE.html", type=OUTPUT, help="Write a what-if's page.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@option("--csv FILE.csv", "Write a what-if's points as a table.", type=OUTPUT)
+@option("--report FILE.html", "Write a what-if's page.", type=OUTPUT)
+@json_option
 def simulate(
     *,
     name: str,
@@ -84,13 +75,8 @@ def simulate(
     epochs: int | None,
     trace: Path | None,
     grid: str | None,
-    budget: str | None,
-    deadline: str | None,
-    points: int | None,
-    jobs: int | None,
-    csv: Path | None,
-    report: Path | None,
     as_json: bool,
+    **choice: Any,
 ) -> None:
     """Estimate the time and cost of a run on a cluster.
 
@@ -104,10 +90,8 @@ def simulate(
         raise ConfigError("--trace is of one run: give one --backend")
 
     if grid is None:
-        options = (("--budget", budget), ("--deadline", deadline), ("--points", points), ("--jobs", jobs))
-        for option, value in (*options, ("--csv", csv), ("--report", report)):
-            if value is not None:
-                raise ConfigError(f"{option} needs --what-if, which says what to choose from")
+        if given := [key for key, value in choice.items() if value is not None]:
+            raise ConfigError(f"--{given[0]} needs --what-if, which says what to choose from")
     elif name == _TABLES_3_4:
         raise ConfigError(f"{_TABLES_3_4} has its own clusters: give --what-if a scenario of yours")
     elif backends or trace is not None:
@@ -120,24 +104,19 @@ def simulate(
     check_process()
 
     if grid is not None:
-        search_grid(
-            name=name,
-            grid=grid,
-            epochs=epochs,
-            points=points or _POINTS,
-            jobs=jobs,
-            budget=budget,
-            deadline=deadline,
-            csv=csv,
-            report=report,
-            as_json=as_json,
-        )
+        search_grid(name=name, grid=grid, epochs=epochs, as_json=as_json, **choice)
         return
 
     from dorylax.simulation.settings import load
 
     if name == _TABLES_3_4:
-        _tables_3_4(epochs, as_json=as_json)
+        from dorylax.simulation.paper import TABLES_3_4, content
+
+        cells = [content(row, *_on_backends(row.scenario, _BACKENDS, epochs)) for row in TABLES_3_4]
+        if as_json:
+            print_json({"schema": 1, "rows": cells})
+        else:
+            _show_cells(cells)
         return
     if name in _COMPARISONS:
         _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
@@ -156,8 +135,6 @@ def simulate(
         print_json({"schema": 1, "scenarios": every, "refused": refused, "finding": said})
         return
     _show(scenario.name, list(found.values()))
-    for one in found.values():
-        _show_tasks(one)
     for backend, why in refused.items():
         click.echo(f"{backend} cannot be: {why}")
     if assumptions := scenario.assumptions():
@@ -221,72 +198,34 @@ def _show(title: str, found: Sequence[Simulated]) -> None:
         cells = [one.backend, one.cluster.graph_server.name, f"{one.epoch:.3g} s", f"{one.seconds:,.1f} s"]
         cells += [f"{amount:.4f}" for amount in dollars]
         cells.append("–" if one.value is None else f"{one.value:.3g}")
-        rows.append(
-            [
-                *cells,
-                f"{percent(busy.graph_servers)} graph, {percent(busy.functions)} functions, "
-                f"{percent(busy.parameter_servers)} parameters, {percent(busy.network)} network",
-            ]
-        )
+        shares = {"graph": busy.graph_servers, "functions": busy.functions}
+        shares |= {"parameters": busy.parameter_servers, "network": busy.network}
+        rows.append([*cells, ", ".join(f"{percent(share)} {name}" for name, share in shares.items())])
     first, left = found[0], ("backend", "graph server")
     title = f"{title}: {first.total_epochs} epochs on {first.servers} servers, prices of {first.cluster.prices_as_of}"
     print_rows((*left, *columns), rows, title, left=left)
+    of_tasks = ("task", "by", "how many", "seconds each", "seconds together")
+    for one in found:
+        tasks = [
+            (task.name, task.resource, f"{task.number:,}", f"{task.seconds / task.number:.3g}", f"{task.seconds:,.1f}")
+            for task in one.tasks[:_SHOWN_TASKS]
+        ]
+        print_rows(of_tasks, tasks, f"tasks of {len(one.epochs)} epochs on {one.backend}", left=of_tasks[:2])
 
 
-def _show_tasks(found: Simulated) -> None:
-    rows = [
-        (task.name, task.resource, f"{task.number:,}", f"{task.seconds / task.number:.3g}", f"{task.seconds:,.1f}")
-        for task in found.tasks[:_SHOWN_TASKS]
-    ]
-    columns = ("task", "by", "how many", "seconds each", "seconds together")
-    print_rows(columns, rows, f"tasks of {len(found.epochs)} epochs on {found.backend}", left=columns[:2])
-
-
-def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
-    """Show all cells next to the published ones."""
-    from dorylax.simulation.paper import TABLES_3_4
-
-    rows = [_row_content(row, *_on_backends(row.scenario, _BACKENDS, epochs)) for row in TABLES_3_4]
-    if as_json:
-        print_json({"schema": 1, "rows": rows})
-    else:
-        _show_rows(rows)
-
-
-def _row_content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
-    from dorylax.simulation.paper import dollars_of_paper, implied_epochs, relative
-
-    ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
-    content: dict[str, Any] = {"row": row.name, "missing": missing, "cells": {}, "relative": {}}
-    for backend, cell in row.published.items():
-        found = cells.get(backend)
-        content["cells"][backend] = {
-            "published": cell._asdict(),
-            "simulated": None if found is None else found.to_dict(),
-            "epochs_if_equal": None if found is None else implied_epochs(cell, found),
-        }
-    for other in _BACKENDS[1:]:
-        pairs = {"published": relative(row.published, other), "simulated": relative(ours, other)}
-        content["relative"][other] = {
-            name: None if pair is None else {"time": pair[0], "value": pair[1]} for name, pair in pairs.items()
-        }
-    return content
-
-
-def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
+def _show_cells(contents: Sequence[Mapping[str, Any]]) -> None:
+    """Show all cells of tables 3 and 4 next to the published ones."""
     ratios, epochs = list[list[str]](), list[list[str]]()
     right = dict.fromkeys(_BACKENDS[1:], 0)
     for content in contents:
         ratios.append([content["row"]])
         for other in right:
-            published, found = (content["relative"][other][name] for name in ("published", "simulated"))
-            ratios[-1] += [
-                f"{published[name]:.2f}, {'–' if found is None else f'{found[name]:.2f}'}" for name in ("time", "value")
-            ]
+            published, found = content["relative"][other].values()
+            for name in ("time", "value"):
+                ratios[-1].append(f"{published[name]:.2f}, {'–' if found is None else f'{found[name]:.2f}'}")
             right[other] += found is not None and (found["value"] > 1) == (published["value"] > 1)
         epochs.append([content["row"]])
-        for backend in _BACKENDS:
-            cell = content["cells"][backend]
+        for cell in content["cells"].values():
             simulated, equal = cell["simulated"], cell["epochs_if_equal"]
             epochs[-1].append("–" if simulated is None else f"{simulated['epoch_seconds']:.3g} s × {equal:.0f}")
     title = "Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated)"

@@ -56,12 +56,12 @@ class Way:
     def working(self, out: Path | None) -> Iterator[None]:
         """Context of all work; `out` is the partition's place on this machine."""
         with contextlib.ExitStack() as stack:
-            if self.streams and out is None:
-                self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-")))
-            elif self.streams and out is not None:
-                self._scratch = stack.enter_context(work_folder(out))
-                stack.enter_context(named(out))
             if self.streams:
+                if out is None:
+                    self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-")))
+                else:
+                    self._scratch = stack.enter_context(work_folder(out))
+                    stack.enter_context(named(out))
                 stack.enter_context(resident_within(self._memory // _MAPPED_SHARE))
             yield
 
@@ -123,10 +123,8 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
 
 def _in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool) -> int:
     """Bytes that a partition takes which is made and cut in memory; arguments as for `streams`."""
-    E = shape.num_edges
-    with_ids = ids and shape.edge_ids_fit
-    ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
-    cutting = ids_bytes + _shard_bytes(shape, servers)
+    per_edge = 28 if shape.reordered or not shape.symmetric else 8
+    cutting = per_edge * shape.num_edges * (ids and shape.edge_ids_fit) + _shard_bytes(shape, servers)
     return sum(shape.copy().values()) + max(partitioning(shape, method, servers), communities_bytes(shape), cutting)
 
 
@@ -157,9 +155,7 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         )
     held = {
         "a directed graph, whose rows by target are made in memory,": 0 if shape.graph_in == "mapped" else 24 * E,
-        "features that are not float32 rows of their own": (
-            0 if shape.features_in == "mapped" else 4 * V * shape.num_features
-        ),
+        "features that are not float32 rows of their own": 4 * V * shape.num_features * (shape.features_in != "mapped"),
         "edge ids (--no-edge-ids leaves them out)": 28 * E if ids and shape.edge_ids_fit else 0,
         "METIS (--method ldg takes less)": partitioning(shape, method, servers) if method == "metis" else 0,
         f"{V:,} vertices": (_VERTEX_BYTES + servers) * V,

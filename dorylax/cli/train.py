@@ -17,7 +17,7 @@ from dorylax.config.check import Checked, check_value, checked, flatten
 from dorylax.config.files import Overrides
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
-from dorylax.experiments.sweep import SEED, Study, Sweep
+from dorylax.experiments.sweep import SEED, Study
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
@@ -27,6 +27,7 @@ from dorylax.store.folder_lock import LOCK
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, stop
 from dorylax.terminal.files import OUTPUT_FOLDER
+from dorylax.terminal.options import option
 from dorylax.terminal.output import print_json
 
 _NAMES = ("data.name", "model.name", "task.name")
@@ -36,17 +37,16 @@ _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
 
 @click.command()
 @data_option
-@click.option(
-    "--model",
-    metavar="NAME",
-    help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
+@option(
+    "--model NAME",
+    "gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
     "model.options.NAME=VALUE.",
 )
-@click.option("--task", metavar="NAME", help="The task, such as link-prediction [default: from the labels].")
-@click.option("--metric", metavar="NAME", help="The validation metric, such as macro_f1 or roc_auc.")
-@click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
-@click.option("--epochs", metavar="N", help="Passes over the graph.")
-@click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
+@option("--task NAME", "The task, such as link-prediction [default: from the labels].")
+@option("--metric NAME", "The validation metric, such as macro_f1 or roc_auc.")
+@option("--recipe NAME", "default, published, tuned, tuned/cora, say [default: by the data].")
+@option("--epochs N", "Passes over the graph.")
+@option("--seeds N", "Train with train.seed and the next N-1 seeds [default: 1].")
 @configured(
     data="data.name",
     model="model.name",
@@ -55,10 +55,10 @@ _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
     recipe="train.recipe",
     epochs="train.epochs",
 )
-@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Run directory [default: runs/<time>-…].")
-@click.option("--resume", is_flag=True, help="Continue the run in --out.")
-@click.option("--no-save", is_flag=True, help="Write no run directory.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
+@option("--out DIR", "Run directory [default: runs/<time>-…].", type=OUTPUT_FOLDER)
+@option("--resume", "Continue the run in --out.")
+@option("--no-save", "Write no run directory.")
+@option("--json", "Print the results as one JSON object.", name="as_json")
 def train(
     overrides: Overrides, *, seeds: str | None, out: Path | None, resume: bool, no_save: bool, as_json: bool
 ) -> None:
@@ -78,7 +78,9 @@ def train(
     memory_checked = given.get("single.memory") != "ignore"
     if memory_checked:
         check_process()
-    count = _seed_count(seeds)
+    if seeds is not None and (not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1):
+        raise ConfigError(f"--seeds must be a whole number ≥ 1, got {seeds!r}")
+    count = int(seeds or 1)
     config = RunConfig.resolve(given, code=code)
     if resume and out is not None and (before := _recorded(out, given, config)):
         given = Checked(checked(before) | given)
@@ -91,8 +93,14 @@ def train(
 
     if memory_checked:
         check_process(config.pipeline)
-    if folder is not None and elsewhere:
-        _check_checkpoints(sweep, folder)
+    if folder is not None and elsewhere:  # the runs may be there as checkpoints in another place
+        from dorylax.trainer.saving.places import has_checkpoints
+
+        if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
+            raise ConfigError(
+                f"--out {folder} holds no run to continue, and train.checkpoints = {config.train.checkpoints} no "
+                f"checkpoints of one in {folder.absolute()}: omit --resume to start one"
+            )
 
     from dorylax.cli.seeds import asynchrony, bill, failure, results, train_seeds
     from dorylax.experiments.table import print_summary
@@ -115,26 +123,11 @@ def train(
         stop(failure(failed[0]) if len(outcomes) == 1 else several, FAILED)
 
 
-def _seed_count(seeds: str | None) -> int:
-    """Parse the value of `--seeds`, by default 1."""
-    if seeds is None:
-        return 1
-    if not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1:
-        raise ConfigError(f"--seeds must be a whole number ≥ 1, got {seeds!r}")
-    return int(seeds)
-
-
 def _recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     """Return values that a recipe may set and that differ between the runs in a folder and a new configuration.
 
-    Args:
-        folder: Folder of `dorylax train --out`.
-        given: Values that the user gives now, by dotted keys; these take precedence.
-        config: Configuration resolved from `given`.
-
-    Returns:
-        Values by dotted keys that are not in `given`. Empty if a recipe is given, or if the run cannot be read or trains
-        something else, which the resumed run reports.
+    Values that the user gives now take precedence. The result is empty if a recipe is given, or if the run cannot be read or
+    trains something else, which the resumed run reports.
     """
     path = next(iter(sorted(folder.glob("seed-*/config.yaml"))), None)
     if path is None or "train.recipe" in given:
@@ -157,21 +150,19 @@ def _recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict
 
 
 def _default_folder(name: str) -> Path:
-    stem = f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S')}-{name}"
-    return next(
-        path
-        for number in range(1, 1_000_000)
-        if not (path := Path("runs") / (stem if number == 1 else f"{stem}-{number}")).exists()
-    )
+    stem = path = Path("runs", f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{name}")
+    number = 1
+    while path.exists():
+        number += 1
+        path = stem.with_name(f"{stem.name}-{number}")
+    return path
 
 
 def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
     """Refuse foreign folders, and earlier runs without --resume; return whether a run may exist only as checkpoints."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    entries = (
-        [one for one in folder.iterdir() if not is_temporary(one.name) and one.name != LOCK] if folder.is_dir() else []
-    )
+    entries = [one for one in folder.glob("*") if not is_temporary(one.name) and one.name != LOCK]
     # A run that ended before its first file leaves at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
@@ -185,17 +176,6 @@ def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
     return False
 
 
-def _check_checkpoints(sweep: Sweep, folder: Path) -> None:
-    """Refuse to continue runs without a folder or checkpoints in another place."""
-    from dorylax.trainer.saving.places import has_checkpoints
-
-    if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
-        raise ConfigError(
-            f"--out {folder} holds no run to continue, and train.checkpoints = {sweep.runs[0].config.train.checkpoints} no "
-            f"checkpoints of one in {folder.absolute()}: omit --resume to start one"
-        )
-
-
 def _how_to_resume(folder: Path | None) -> str:
     """Return the command that resumes, for the end of a message: the given one, with --out and --resume."""
     if folder is None:
@@ -204,10 +184,10 @@ def _how_to_resume(folder: Path | None) -> str:
         return " before anything was trained; the same command starts again"
     context = click.get_current_context()
     words = []
-    for option in context.command.params:
-        value = context.params[str(option.name)]
-        if option.name in ("out", "resume") or value in (None, False):
+    for parameter in context.command.params:
+        value = context.params[str(parameter.name)]
+        if parameter.name in ("out", "resume") or value in (None, False):
             continue
         for one in value if isinstance(value, tuple) else (value,):
-            words += [option.opts[0]] if value is True else [option.opts[0], str(one)]
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(one)]
     return f"; continue with: dorylax train {shlex.join([*words, '--out', str(folder), '--resume'])}"

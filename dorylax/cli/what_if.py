@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dorylax.simulation.scenario import Scenario
     from dorylax.simulation.search import Search, Tried
 
+_POINTS = 100
 _JOBS = 4
 """Processes by default, at most: each takes half a gigabyte or more."""
 
@@ -31,7 +32,7 @@ def search_grid(
     name: str,
     grid: str,
     epochs: int | None,
-    points: int,
+    points: int | None,
     jobs: int | None,
     budget: str | None,
     deadline: str | None,
@@ -55,7 +56,7 @@ def search_grid(
     scenario = load(name)
     will_read(*scenario.config.dotted().values())
     with terminations() as came:
-        search = _searched(scenario, axes, epochs, points, jobs)
+        search = _searched(scenario, axes, epochs, points or _POINTS, jobs)
     picked, nothing = None, None
     try:
         picked = search.pick(*wishes)
@@ -64,9 +65,15 @@ def search_grid(
     if as_json:
         print_json(_content(search, wishes, picked))
     else:
-        _show(search, picked, str(wishes))
-        if picked is not None and (assumptions := picked.of(scenario).assumptions()):
-            click.echo(f"assumptions: {assumptions}")
+        if search.known:
+            _show(search, picked)
+        for one in search.tried:
+            if one.reason is not None:
+                click.echo(f"does not fit: {one.point.label(search.grid.axes)}: {one.reason}")
+        if picked is not None:
+            click.echo(f"picked, {wishes}: {search.priced(picked)}")
+            if assumptions := picked.of(scenario).assumptions():
+                click.echo(f"assumptions: {assumptions}")
     if csv is not None:
         from dorylax.experiments.table import to_csv
         from dorylax.simulation.search import COLUMNS
@@ -92,19 +99,14 @@ def search_grid(
 def _searched(scenario: Scenario, grid: Grid, epochs: int | None, points: int, jobs: int | None) -> Search:
     from dorylax.simulation.search import usual_epochs, what_if
 
-    every = grid.points(scenario, points)
-
-    def work(point: Point) -> int:
-        return point.work * (usual_epochs(point) if epochs is None else epochs)
-
-    whole, worked, done = sum(map(work, every)), 0, 0
+    work = {point: point.work * (epochs or usual_epochs(point)) for point in grid.points(scenario, points)}
+    worked: list[int] = []
     with bar(scenario.name) as progress:
-        progress(0, whole, f"0/{len(every)} points")
+        progress(0, sum(work.values()), f"0/{len(work)} points")
 
         def tried(one: Tried) -> None:
-            nonlocal worked, done
-            worked, done = worked + work(one.point), done + 1
-            progress(worked, whole, f"{done}/{len(every)} points")
+            worked.append(work[one.point])
+            progress(sum(worked), sum(work.values()), f"{len(worked)}/{len(work)} points")
 
         jobs = min(cores(), _JOBS) if jobs is None else jobs
         return what_if(scenario, grid, epochs=epochs, points=points, jobs=jobs, on_tried=tried)
@@ -126,17 +128,15 @@ def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, 
     }
 
 
-def _show(search: Search, picked: Point | None, why: str) -> None:
-    if not search.known:
-        _show_refused(search)
-        return
+def _show(search: Search, picked: Point | None) -> None:
     axes, front = search.grid.axes, set(search.front)
     points = sorted(search.known, key=lambda one: one[1].seconds)
     rows = []
     for point, found in points:
         bill = found.bill
         parts = (bill.total, bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers)
-        cells = [_cell(axis, getattr(point, axis)) for axis in axes]
+        values = {axis: getattr(point, axis) for axis in axes}
+        cells = ["–" if one is None or (axis == "functions" and not one) else str(one) for axis, one in values.items()]
         cells += [duration(found.seconds), duration(found.epoch), *(dollars(part) if part else "–" for part in parts)]
         cells.append("–" if found.value is None else f"{found.value:.3g}")
         rows.append([*cells, "●" * (point in front) + " picked" * (point == picked)])
@@ -150,16 +150,3 @@ def _show(search: Search, picked: Point | None, why: str) -> None:
         left=("",),
         bold=[number for number, (point, _) in enumerate(points) if point in front],
     )
-    _show_refused(search)
-    if picked is not None:
-        click.echo(f"picked, {why}: {search.priced(picked)}")
-
-
-def _show_refused(search: Search) -> None:
-    for one in search.tried:
-        if one.reason is not None:
-            click.echo(f"does not fit: {one.point.label(search.grid.axes)}: {one.reason}")
-
-
-def _cell(axis: str, value: object) -> str:
-    return "–" if value is None or (axis == "functions" and not value) else str(value)

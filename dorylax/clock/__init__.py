@@ -5,14 +5,4 @@ from dorylax.clock.duration import Duration, Shared, Use
 from dorylax.clock.real import RealClock
 from dorylax.clock.virtual import VirtualClock
 
-__all__ = [
-    "Clock",
-    "Duration",
-    "RealClock",
-    "Request",
-    "Shared",
-    "Timed",
-    "Use",
-    "VirtualClock",
-    "Workers",
-]
+__all__ = ["Clock", "Duration", "RealClock", "Request", "Shared", "Timed", "Use", "VirtualClock", "Workers"]

@@ -40,11 +40,13 @@ class Request(NamedTuple, Generic[T]):
 class Workers(ABC):
     """A bounded number of workers (graph threads, tensor workers), each doing one thing at a time.
 
-    Requests are served first come, first served.
+    Requests are served first come, first served. A ValueError is raised if there is no slot.
     """
 
-    name: str
-    slots: int
+    def __init__(self, name: str, slots: int) -> None:
+        if slots < 1:
+            raise ValueError(f"workers {name!r} need at least 1 slot, got {slots}")
+        self.name, self.slots = name, slots
 
     @abstractmethod
     async def run(
@@ -79,10 +81,9 @@ class Workers(ABC):
 
         async def one(place: int, request: Request[T]) -> Timed[T]:
             found: Timed[T] | None = None
+            work, seconds, order, effort = request
             try:
-                found = await self.run(
-                    request.work, seconds=request.seconds, order=request.order, effort=request.effort
-                )
+                found = await self.run(work, seconds=seconds, order=order, effort=effort)
                 return found
             finally:
                 ended(place, found)
@@ -182,9 +183,3 @@ class Clock(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def check_slots(name: str, slots: int) -> None:
-    """Raise a ValueError if there is no slot."""
-    if slots < 1:
-        raise ValueError(f"workers {name!r} need at least 1 slot, got {slots}")

@@ -45,7 +45,8 @@ class LoopClock(Clock):
             raise RuntimeError("the clock is closed, no task can be spawned on it")
         task = self._loop.create_task(coroutine, name=name)
         self._spawned.add(task)
-        task.add_done_callback(self._spawned_done)
+        task.add_done_callback(self._spawned.discard)
+        task.add_done_callback(self._note_failure)
         return task
 
     def close(self) -> None:
@@ -111,16 +112,9 @@ class LoopClock(Clock):
         if self._failure is not None:
             raise self._failure
 
-    def _spawned_done(self, task: asyncio.Task[Any]) -> None:
-        self._spawned.discard(task)
-        self._note_failure(task)
-
     def _note_failure(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
         # KeyboardInterrupt and SystemExit have already left the loop.
-        if isinstance(error, Exception):
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._fail(error)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -140,7 +134,9 @@ class LoopClock(Clock):
 
     def _beside_a_running_loop(self, drive: Callable[[], T]) -> T:
         """Call `drive`, in another thread if this one runs a loop already: asyncio allows one per thread."""
-        if not _in_a_running_loop():
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
             return drive()
         driven: Future[T] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="clock", initializer=self._initializer) as pool:
@@ -157,11 +153,3 @@ class LoopClock(Clock):
         if self._loop.is_running():
             return RuntimeError(f"a clock cannot be {verb} from one of its own tasks: await instead")
         return RuntimeError("the clock is closed, nothing can run on it") if self._closed else None
-
-
-def _in_a_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeVar, final
 
-from dorylax.clock.base import Timed, Workers, check_slots
+from dorylax.clock.base import Timed, Workers
 from dorylax.clock.duration import Duration, check_duration
 from dorylax.clock.loop_clock import LoopClock
 
@@ -52,9 +52,8 @@ class Threads(Workers):
         *,
         one_core: bool = False,
     ) -> None:
-        check_slots(name, slots)
+        super().__init__(name, slots)
         self._most_in_loop = MOST_IN_LOOP if one_core and slots == 1 else -1
-        self.name, self.slots = name, slots
         self._now, self._initializer = now, initializer
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -73,9 +72,7 @@ class Threads(Workers):
         if effort is not None and effort <= self._most_in_loop:
             await asyncio.sleep(0)  # pending messages go first
             if not self._open:
-                start = self._now()
-                value = work()
-                return Timed(value, start, self._now())
+                return self._timed(work)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Timed[T]] = loop.create_future()
 
@@ -92,9 +89,7 @@ class Threads(Workers):
             timed: Timed[T] | None = None
             try:
                 if error is None and not future.cancelled():
-                    start = self._now()
-                    value = work()
-                    timed = Timed(value, start, self._now())
+                    timed = self._timed(work)
             except BaseException as raised:  # the caller gets it
                 error = raised
             loop.call_soon_threadsafe(answer, timed, error)
@@ -104,6 +99,11 @@ class Threads(Workers):
             self._start()
         self._requests.put(request)
         return await future
+
+    def _timed(self, work: Callable[[], T]) -> Timed[T]:
+        start = self._now()
+        value = work()
+        return Timed(value, start, self._now())
 
     async def end(self) -> None:
         """See `Workers.end`; other tasks continue meanwhile."""
@@ -120,11 +120,9 @@ class Threads(Workers):
             thread.join()
 
     def _start(self) -> None:
-        # Daemons let the process end without `close`.
         name = f"{self.name} {len(self._threads)}"
-        thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))  # ends with the process
+        self._threads[-1].start()
 
     def _serve(self) -> None:
         failure: BaseException | None = None

@@ -22,10 +22,6 @@ Job = tuple[float, Order, int, int, Callable[[], object]]
 `Sharing.add`. Jobs of a kind end in this order."""
 
 
-def _nothing() -> None:
-    pass
-
-
 @final
 class Sharing:
     """Jobs that share a resource. Times of successive calls never decrease.
@@ -44,7 +40,9 @@ class Sharing:
         self._jobs: list[list[Job]] = [[] for _ in range(kinds)]  # a heap of each kind
         self._now, self._sequence = 0.0, 0
 
-    def add(self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing) -> Job:
+    def add(
+        self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = lambda: None
+    ) -> Job:
         """Start a job.
 
         Args:

@@ -6,12 +6,11 @@ The order of events depends only on the coroutines, the seconds and the orders: 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeVar, final
 
-from dorylax.clock.base import Timed, Workers, check_slots
+from dorylax.clock.base import Timed, Workers
 from dorylax.clock.duration import Duration, Passing, Shared, check_duration
 from dorylax.clock.loop_clock import LoopClock
 from dorylax.clock.sharing import Speeds
@@ -96,12 +95,9 @@ class _VirtualWorkers(Workers):
     """Counts free workers. Work runs at its virtual start."""
 
     def __init__(self, name: str, slots: int, loop: VirtualLoop) -> None:
-        check_slots(name, slots)
-        self.name, self.slots = name, slots
+        super().__init__(name, slots)
         self._loop = loop
-        self._free = slots
-        # Waiting requests; futures of cancelled ones are done.
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._free = asyncio.Semaphore(slots)  # whose waiters none can overtake
 
     async def run(
         self,
@@ -112,36 +108,11 @@ class _VirtualWorkers(Workers):
         effort: int | None = None,  # noqa: ARG002
     ) -> Timed[T]:
         check_duration(seconds)
-        await self._take()
-        try:
+        async with self._free:
             start = self._loop.now
             value = work()
             await _passed(self._loop, seconds, order)
-        finally:
-            self._give_back()
         return Timed(value, start, self._loop.now)
 
     async def end(self) -> None:
         """See `Workers.end`; there are no threads."""
-
-    def _give_back(self) -> None:
-        """Give the worker to the first waiting request, so that none can overtake."""
-        while self._queue:
-            turn = self._queue.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-    async def _take(self) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._queue.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # it got a worker at the moment of the cancellation
-                self._give_back()
-            raise

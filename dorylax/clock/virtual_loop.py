@@ -11,10 +11,10 @@ import asyncio
 import heapq
 import selectors
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
-from typing import Any, NoReturn, TypeVarTuple, final
+from typing import NoReturn, TypeVarTuple, final
 
 from dorylax.errors import RunError
 
@@ -36,7 +36,6 @@ class _Timer(asyncio.TimerHandle):
     forget: Callable[[], None]
 
     def cancel(self) -> None:
-        """See `asyncio`."""
         self.forget()
         super().cancel()
 
@@ -159,24 +158,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 @final
-class _JumpingSelector(selectors.BaseSelector):
-    """Calls `run` where another selector would wait. It holds what asyncio registers, the loop's own wake-up pipe."""
+class _JumpingSelector(selectors.SelectSelector):
+    """Calls `run` where another selector would wait. It holds the loop's own wake-up pipe, which asyncio registers."""
 
     def __init__(self, run: Callable[[], None]) -> None:
+        super().__init__()
         self._run = run
-        self._keys: dict[Any, selectors.SelectorKey] = {}
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
-        self._keys[fileobj] = key
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj)
 
     def select(self, timeout: float | int | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # noqa: ARG002
         self._run()
         return []
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys

@@ -122,28 +122,24 @@ def _paper(name: str, graph_server: str, parameter_server: str, functions: int, 
     )
 
 
-_CLUSTERS: Mapping[str, Cluster] = MappingProxyType(
-    {
-        cluster.name: cluster
-        for cluster in (
-            DEFAULT_CLUSTER,
-            # Two threads, and a third of a processor for each function, which is then paid for less while it waits.
-            Cluster(
-                "small",
-                INSTANCES["c5n.large"],
-                INSTANCES["c5n.large"],
-                replace(_FUNCTION, memory_mb=590),
-                functions=100,
-                latency=DEFAULT_CLUSTER.latency,
-                contention=True,
-            ),
-            # Dorylus (OSDI '21), evaluation: model and graph, graph servers, parameter servers, functions per graph server.
-            _paper("gcn-reddit-small", "c5.2xlarge", "c5.xlarge", 80),
-            _paper("gcn-reddit-large", "c5n.2xlarge", "c5.2xlarge", 40),
-            _paper("gcn-amazon", "c5n.2xlarge", "c5.xlarge", 90),
-            _paper("gcn-friendster", "c5n.4xlarge", "c5.2xlarge", 50),
-            _paper("gat-reddit-small", "c5.2xlarge", "c5.xlarge", 40, _EDGE_LOOPS),
-            _paper("gat-amazon", "c5n.2xlarge", "c5.xlarge", 100, _EDGE_LOOPS),
-        )
-    }
+_KNOWN = (
+    DEFAULT_CLUSTER,
+    # Two threads, and a third of a processor for each function, which is then paid for less while it waits.
+    Cluster(
+        "small",
+        INSTANCES["c5n.large"],
+        INSTANCES["c5n.large"],
+        replace(_FUNCTION, memory_mb=590),
+        functions=100,
+        latency=DEFAULT_CLUSTER.latency,
+        contention=True,
+    ),
+    # Dorylus (OSDI '21), evaluation: model and graph, graph servers, parameter servers, functions per graph server.
+    _paper("gcn-reddit-small", "c5.2xlarge", "c5.xlarge", 80),
+    _paper("gcn-reddit-large", "c5n.2xlarge", "c5.2xlarge", 40),
+    _paper("gcn-amazon", "c5n.2xlarge", "c5.xlarge", 90),
+    _paper("gcn-friendster", "c5n.4xlarge", "c5.2xlarge", 50),
+    _paper("gat-reddit-small", "c5.2xlarge", "c5.xlarge", 40, _EDGE_LOOPS),
+    _paper("gat-amazon", "c5n.2xlarge", "c5.xlarge", 100, _EDGE_LOOPS),
 )
+_CLUSTERS: Mapping[str, Cluster] = MappingProxyType({one.name: one for one in _KNOWN})

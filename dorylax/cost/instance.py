@@ -178,22 +178,18 @@ _GRAVITON_3 = 4.8e9  # c7g: 8 channels DDR5-4800, 64, which are cores
 
 # Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) lists
 # these prices of c5 and c5n.
-INSTANCES: Mapping[str, Instance] = MappingProxyType(
-    {
-        instance.name: instance
-        for instance in (
-            _ec2("c5.xlarge", 4, 1.25, 0.17, 8, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
-            _ec2("c5.2xlarge", 8, 2.5, 0.34, 16, memory=_SKYLAKE_36),
-            _ec2("c5n.large", 2, 3.0, 0.108, 5, memory=_SKYLAKE_36),
-            _ec2("c5n.2xlarge", 8, 10.0, 0.432, 21, memory=_SKYLAKE_36),
-            _ec2("c5n.4xlarge", 16, 15.0, 0.864, 42, memory=_SKYLAKE_36),
-            _ec2("c7i.2xlarge", 8, 3.1, 0.357, 16, memory=_SAPPHIRE_RAPIDS),
-            _ec2("c7g.2xlarge", 8, 3.75, 0.29, 16, memory=_GRAVITON_3, hyper_threads=False),
-            _ec2("r5.xlarge", 4, 1.25, 0.252, 32, memory=_SKYLAKE_48),
-            _ec2("r5.2xlarge", 8, 2.5, 0.504, 64, memory=_SKYLAKE_48),
-            _ec2("p2.xlarge", 4, 1.25, 0.90, 61, memory=_BROADWELL, gpu=K80),  # network: assumption, as of other xlarge
-            _ec2("p3.2xlarge", 8, 2.5, 3.06, 61, memory=_BROADWELL, gpu=V100),
-        )
-    }
+_TYPES = (
+    _ec2("c5.xlarge", 4, 1.25, 0.17, 8, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
+    _ec2("c5.2xlarge", 8, 2.5, 0.34, 16, memory=_SKYLAKE_36),
+    _ec2("c5n.large", 2, 3.0, 0.108, 5, memory=_SKYLAKE_36),
+    _ec2("c5n.2xlarge", 8, 10.0, 0.432, 21, memory=_SKYLAKE_36),
+    _ec2("c5n.4xlarge", 16, 15.0, 0.864, 42, memory=_SKYLAKE_36),
+    _ec2("c7i.2xlarge", 8, 3.1, 0.357, 16, memory=_SAPPHIRE_RAPIDS),
+    _ec2("c7g.2xlarge", 8, 3.75, 0.29, 16, memory=_GRAVITON_3, hyper_threads=False),
+    _ec2("r5.xlarge", 4, 1.25, 0.252, 32, memory=_SKYLAKE_48),
+    _ec2("r5.2xlarge", 8, 2.5, 0.504, 64, memory=_SKYLAKE_48),
+    _ec2("p2.xlarge", 4, 1.25, 0.90, 61, memory=_BROADWELL, gpu=K80),  # network: assumption, as of other xlarge
+    _ec2("p3.2xlarge", 8, 2.5, 3.06, 61, memory=_BROADWELL, gpu=V100),
 )
+INSTANCES: Mapping[str, Instance] = MappingProxyType({one.name: one for one in _TYPES})
 """Known types of server by name. All have the same assumed speed per thread; network and price are Amazon's."""

@@ -38,11 +38,6 @@ def network(bandwidth: float, function: Function, peers: int) -> Speeds:
     return speeds
 
 
-def cores(instance: Instance) -> Speeds:
-    """Floating-point operations per second of each thread that computes."""
-    return lambda counts: (instance.flops * instance.lift(max(1, counts[0])),)
-
-
 def memory(instance: Instance) -> Speeds:
     """Bytes per second of each thread that reads along edges."""
     total = instance.total_memory_bandwidth
@@ -53,11 +48,6 @@ def memory(instance: Instance) -> Speeds:
         return (min(own, total / busy) if total else own,)
 
     return speeds
-
-
-def pcie(bandwidth: float) -> Speeds:
-    """One direction between a GPU and its server's memory."""
-    return lambda counts: (bandwidth / max(1, counts[0]),)
 
 
 @final
@@ -124,8 +114,9 @@ class Machines:
         return self.shared(way, place, lambda: network(bandwidth, function, self._peers), kinds=2)
 
     def cores(self, place: Place) -> Shared:
-        """A server's cores."""
-        return self.shared("cores", place, lambda: cores(self.instance(place)))
+        """A server's cores, in floating-point operations per second of each thread that computes."""
+        one = self.instance(place)
+        return self.shared("cores", place, lambda: lambda counts: (one.flops * one.lift(max(1, counts[0])),))
 
     def memory(self, place: Place) -> Shared:
         """A server's memory."""
@@ -133,8 +124,9 @@ class Machines:
 
     def pcie(self, way: Literal["out", "into"], place: Place) -> Shared | None:
         """One direction between a server and its GPU; None without a GPU."""
-        gpu = self.instance(place).gpu
-        return None if gpu is None else self.shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
+        if (gpu := self.instance(place).gpu) is None:
+            return None
+        return self.shared(f"pcie {way}", place, lambda: lambda counts: (gpu.pcie_bandwidth / max(1, counts[0]),))
 
     @property
     def passing(self) -> Shared:

@@ -169,12 +169,7 @@ class TimeModel:
         return in_sequence(function.overhead + (function.cold_start if cold else 0.0), parts, factor)
 
     def message(
-        self,
-        key: tuple[int, ...],
-        *,
-        bytes: Amount,
-        sender: Place = ("graph", 0),
-        receiver: Place = ("graph", 1),
+        self, key: tuple[int, ...], *, bytes: Amount, sender: Place = ("graph", 0), receiver: Place = ("graph", 1)
     ) -> Duration:
         """Duration of a message of so many bytes (≥ 0) between servers. It uses all networks between them simultaneously.
 

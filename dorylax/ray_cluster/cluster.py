@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 from dorylax.version import __version__
 
-_CONCURRENT = 2
-"""Calls of an actor: one that lasts as long as it, and one that is answered meanwhile."""
-
 _SHOWN = 400
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _FRAME = re.compile(r"^(?:\[.*\] )?Traceback |^  File ", re.MULTILINE)
@@ -45,9 +42,8 @@ class Node(NamedTuple):
 
     def __str__(self) -> str:
         """Its address, CPUs and memory, and the user's own resources."""
-        own = [
-            name for name in self.resources if name not in ("CPU", "memory", "object_store_memory") and ":" not in name
-        ]
+        rays = ("CPU", "memory", "object_store_memory")
+        own = [name for name in self.resources if name not in rays and ":" not in name]
         memory = self.resources.get("memory", 0) / 2**30
         return ", ".join([f"{self.address} with {self.cpus} CPUs", f"{memory:.1f} GiB", *own])
 
@@ -91,7 +87,7 @@ def make_actor(ray: Any, reference: str, *, environment: Mapping[str, str], **op
     made = ray.remote(_actor_class()).options(
         max_restarts=0,
         max_task_retries=0,
-        max_concurrency=_CONCURRENT,
+        max_concurrency=2,  # `live`, which lasts as long as the actor, and one call that is answered meanwhile
         runtime_env={"env_vars": dict(environment)},
         **options,
     )

@@ -52,8 +52,7 @@ class RayConfig(Section):
         "least on one",
     )
     timeout: Annotated[Positive, Unit("seconds")] = Field(
-        default=60.0,
-        description="seconds after which it is an error if the cluster does not respond or lacks room",
+        default=60.0, description="seconds after which it is an error if the cluster does not respond or lacks room"
     )
 
     @model_validator(mode="after")

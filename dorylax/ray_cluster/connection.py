@@ -25,7 +25,6 @@ OLDEST = (2, 50)
 """The oldest supported version of Ray."""
 
 _GONE_SECONDS = 30.0
-_ADDRESS = "RAY_ADDRESS"
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE", "RAY_CLIENT_MODE", "RAY_USAGE_STATS_ENABLED")
 _LOOPBACK = ("localhost", "127.0.0.1")
 _HOW = "or start one here (`ray start --head`), or give ray.address=local"
@@ -50,31 +49,31 @@ def connected(config: RayConfig) -> Iterator[Any]:
         with _process_kept():
             ray = load_ray()
             if not ray.is_initialized():
-                stack.enter_context(_quiet())
+                logger = logging.getLogger("ray")
+                stack.callback(logger.setLevel, logger.level)
+                logger.setLevel(logging.ERROR)
+                # Ray prints messages about nodes between the results of a command.
+                stack.enter_context(_replaced("worker", "print_to_stdstream", lambda _: lambda *_, **__: None))
                 _connect(ray, config)
                 stack.callback(_disconnect, ray)
         yield ray
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Ray, which prints messages about nodes between the results of a command."""
-    logger = logging.getLogger("ray")
-    worker: Any = importlib.import_module("ray._private.worker")
-    level, printer = logger.level, worker.print_to_stdstream
-    logger.setLevel(logging.ERROR)
-    worker.print_to_stdstream = lambda *_, **__: None
+def _replaced(module: str, name: str, replace: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace an attribute of one of Ray's private modules by a function of its value."""
+    found = importlib.import_module(f"ray._private.{module}")
+    before = getattr(found, name)
+    setattr(found, name, replace(before))
     try:
         yield
     finally:
-        worker.print_to_stdstream = printer
-        logger.setLevel(level)
+        setattr(found, name, before)
 
 
 def _connect(ray: Any, config: RayConfig) -> None:
     options = {"log_to_driver": False, "configure_logging": False}
-    if config.address == LOCAL:
-        # Ray sets handlers of signals, which only the main thread can.
+    if config.address == LOCAL:  # in this thread: Ray sets handlers of signals, which only the main thread can
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         with warnings.catch_warnings():
             # JAX warns of forks, but Ray's children only start programs.
@@ -90,7 +89,9 @@ def _connect(ray: Any, config: RayConfig) -> None:
         except BaseException as error:
             raised.append(error)
 
-    with _loopback_kept(address):
+    # On Linux Ray replaces 127.0.0.1 by another interface's address.
+    is_loopback = address.rpartition(":")[0] in _LOOPBACK
+    with _replaced("ray_constants", "ENABLE_RAY_CLUSTER", lambda before: before and not is_loopback):
         ended = _ends_within(config.timeout, attempt)
     if not ended:
         raise ConfigError.of(
@@ -145,22 +146,20 @@ def load_ray() -> Any:
 
 def _find(config: RayConfig) -> str:
     """Return the HOST:PORT of the cluster, after a test connection."""
-    named = os.environ.get(_ADDRESS)
+    named = os.environ.get("RAY_ADDRESS")
     if config.address is not None:
         address, said = config.address, "ray.address"
+    elif named == LOCAL:
+        raise ConfigError(f"RAY_ADDRESS = {LOCAL} starts no cluster: give ray.address={LOCAL}", "ray.address")
     elif named and named != "auto":
-        if named == LOCAL:
-            raise ConfigError(f"{_ADDRESS} = {LOCAL} starts no cluster: give ray.address={LOCAL}", "ray.address")
-        address, said = named, _ADDRESS
+        address, said = named, "RAY_ADDRESS"
     else:
         services = importlib.import_module("ray._private.services")
         try:
             address, said = services.get_ray_address_from_environment("auto", None), "the cluster on this machine"
         except ConnectionError:
-            raise ConfigError.of(
-                "ray.address",
-                f"is null, {_ADDRESS} is not set, and no Ray cluster runs on this machine: name one, {_HOW}",
-            ) from None
+            problem = f"is null, RAY_ADDRESS is not set, and no Ray cluster runs on this machine: name one, {_HOW}"
+            raise ConfigError.of("ray.address", problem) from None
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), config.timeout).close()
@@ -173,22 +172,10 @@ def _find(config: RayConfig) -> str:
 
 
 @contextlib.contextmanager
-def _loopback_kept(address: str) -> Iterator[None]:
-    """Let Ray connect to 127.0.0.1, which it replaces by another interface's address on Linux."""
-    constants: Any = importlib.import_module("ray._private.ray_constants")
-    before = constants.ENABLE_RAY_CLUSTER
-    constants.ENABLE_RAY_CLUSTER = before and address.rpartition(":")[0] not in _LOOPBACK
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextlib.contextmanager
 def _process_kept() -> Iterator[None]:
     """Restore the signal handlers, the exception hook and the variables that Ray sets."""
     hook, faults = sys.excepthook, faulthandler.is_enabled()
-    environment = {name: os.environ.get(name) for name in _SET_BY_RAY}
+    environment = {name: os.environ[name] for name in _SET_BY_RAY if name in os.environ}
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -199,10 +186,9 @@ def _process_kept() -> Iterator[None]:
         sys.excepthook = hook
         if not faults:
             faulthandler.disable()
-        for name, value in environment.items():
+        for name in _SET_BY_RAY:
             os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.update(environment)
 
 
 def _one_line(error: BaseException) -> str:

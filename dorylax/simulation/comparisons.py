@@ -95,10 +95,6 @@ def simulate_burst(scenario: Scenario, *, epochs: int = 3, on_epoch: OnEpoch = N
     return dataclasses.replace(found, servers=found.servers * (1 + extra))
 
 
-def _simulate_cpu(scenario: Scenario, *, epochs: int, on_epoch: OnEpoch) -> Simulated:
-    return simulate(scenario.on("cpu"), epochs=epochs, on_epoch=on_epoch)
-
-
 class Side(NamedTuple):
     """A way of training."""
 
@@ -143,7 +139,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "paper/naive-serverless": Comparison(
         "naive serverless training: functions do everything",
         Side("naive", simulate_naive),
-        Side("CPU servers", _simulate_cpu),
+        Side("CPU servers", lambda scenario, **options: simulate(scenario.on("cpu"), **options)),
         "epoch_seconds",
         21.0,
     ),

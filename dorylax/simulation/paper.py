@@ -136,6 +136,32 @@ def implied_epochs(published: Published, found: Simulated) -> float:
     return (published.seconds - found.prepare) / found.epoch
 
 
+def content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row as JSON values: results and published ones by backend, reasons for missing results, and ratios."""
+    ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
+
+    def ratios(found: Mapping[Backend, tuple[float, float]], to: Backend) -> dict[str, float] | None:
+        return None if (pair := relative(found, to)) is None else {"time": pair[0], "value": pair[1]}
+
+    return {
+        "row": row.name,
+        "missing": missing,
+        "cells": {
+            backend: {
+                "published": cell._asdict(),
+                "simulated": cells[backend].to_dict() if backend in cells else None,
+                "epochs_if_equal": implied_epochs(cell, cells[backend]) if backend in cells else None,
+            }
+            for backend, cell in row.published.items()
+        },
+        "relative": {
+            to: {"published": ratios(row.published, to), "simulated": ratios(ours, to)}
+            for to in row.published
+            if to != "functions"
+        },
+    }
+
+
 def relative(cells: Mapping[Backend, tuple[float, float]], to: Backend) -> tuple[float, float] | None:
     """Return time and value on functions, relative to those on the backend `to`, of cells in seconds and dollars.
 

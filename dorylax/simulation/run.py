@@ -135,6 +135,8 @@ def simulate(
         finally:
             run.close()
     tasks = (Task(*key, count, spent[key]) for key, count in counts.items())
+    each = [Calls(b.requests - a.requests, b.milliseconds - a.milliseconds) for a, b in pairwise(calls)]
+    traffic = _traffic(made, shape) if scenario.cluster.ships else (0, 0)
     return Simulated(
         name=scenario.name,
         backend=scenario.backend,
@@ -145,12 +147,10 @@ def simulate(
         prepare=prepare,
         epochs=tuple(seconds),
         settling=first,
-        calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
+        calls=(calls[0], *each),
         total_epochs=config.train.epochs,
         tasks=tuple(sorted(tasks, key=lambda task: (-task.seconds, task.name))),
-        utilisation=_utilisation(
-            scenario, metrics, _traffic(made, shape) if scenario.cluster.ships else (0, 0), seconds
-        ),
+        utilisation=_utilisation(scenario, metrics, traffic, seconds),
     )
 
 
@@ -206,10 +206,8 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
     """
     cluster, plan = made.prices, made.prepared.plan
     assert cluster is not None
-    calls, memory = (
-        _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk)),
-        cluster.function.memory_mb * 2**20,
-    )
+    calls = _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk))
+    memory = cluster.function.memory_mb * 2**20
     needed = max((cost.bytes_in + cost.bytes_out for cost in calls), default=0)
     if cluster.functions and needed > memory:
         raise ScenarioError(
@@ -235,21 +233,10 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
         )
 
 
-def _less(after: Calls, before: Calls) -> Calls:
-    return Calls(after.requests - before.requests, after.milliseconds - before.milliseconds)
-
-
 def _utilisation(
     scenario: Scenario, metrics: Sequence[ServerMetrics], traffic: tuple[int, int], epochs: Sequence[float]
 ) -> Utilisation:
-    """The busy shares.
-
-    Args:
-        scenario: The run.
-        metrics: Of all servers in the epochs that were simulated.
-        traffic: Bytes to all functions and from them in an epoch.
-        epochs: Seconds of each epoch.
-    """
+    """The busy shares; `traffic` is the bytes to all functions and from them in an epoch, `epochs` the seconds of each."""
     pipeline, cluster, seconds = scenario.pipeline, scenario.cluster, sum(epochs)
     graph = [one for one in metrics if isinstance(one, GraphServerMetrics)]
     parameters = [one for one in metrics if not isinstance(one, GraphServerMetrics)]

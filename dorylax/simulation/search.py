@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 POINTS = 100
 """Default upper bound of the number of points in a grid."""
-_EPOCHS = range(1, 9)
+_EPOCHS = (1, 8)
 """Bounds of the number of epochs to simulate after a point has settled."""
 _INTERVALS = 1000
 """Intervals to simulate over all servers and epochs. Late functions are rare, so few intervals would have some or none."""
@@ -107,11 +107,7 @@ class Search:
 
     def at(self, point: Point) -> Simulated:
         """The result at a point; a KeyError is raised if it is impossible or was not tried."""
-        return self._by_point[point]
-
-    @cached_property
-    def _by_point(self) -> Mapping[Point, Simulated]:
-        return dict(self.known)
+        return dict(self.known)[point]
 
     def pick(self, budget: float | None = None, deadline: float | None = None) -> Point:
         """The fastest within a budget, the cheapest within a deadline; with both or neither the best by value, 1/(T·C).
@@ -138,8 +134,13 @@ class Search:
 
     def rows(self) -> list[dict[str, Any]]:
         """A row of settings and results for each tried point; missing results are None."""
-        front = set(self.front)
-        return [_row(one, front=one.point in front) for one in self.tried]
+        front, rows = set(self.front), list[dict[str, Any]]()
+        for one in self.tried:
+            row: dict[str, Any] = dict.fromkeys(COLUMNS) | one.point._asdict()
+            if (found := one.found) is not None:
+                row |= {"simulated_epochs": len(found.epochs), **{name: of(found) for name, of in _NUMBERS.items()}}
+            rows.append(row | {"front": one.point in front, "reason": one.reason})
+        return rows
 
     def frame(self) -> pandas.DataFrame:
         """`rows` as a frame; missing numbers are NaN, or `pandas.NA` in columns of integers and text."""
@@ -178,10 +179,10 @@ def what_if(
         RunError: A process has died.
         SplitError, ValueError, OSError: See `simulate`.
     """
-    if not isinstance(grid, Grid):
-        grid = (
-            Grid.parse(grid) if isinstance(grid, str) else Grid({axis: tuple(values) for axis, values in grid.items()})
-        )
+    if isinstance(grid, str):
+        grid = Grid.parse(grid)
+    elif not isinstance(grid, Grid):
+        grid = Grid({axis: tuple(values) for axis, values in grid.items()})
     every = grid.points(scenario, points)
     tried: list[Tried | None] = [None] * len(every)
     tasks: dict[int, Task] = {}
@@ -214,14 +215,7 @@ def what_if(
 def usual_epochs(point: Point) -> int:
     """The default number of epochs to simulate for a point: the fewer intervals, the more epochs."""
     enough = -(-_INTERVALS // (point.servers * point.intervals))
-    return 1 + (point.staleness or 0) + min(max(enough, _EPOCHS[0]), _EPOCHS[-1])
-
-
-def _row(one: Tried, *, front: bool) -> dict[str, Any]:
-    found, row = one.found, dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
-    if found is not None:
-        row |= {"simulated_epochs": len(found.epochs), **{name: of(found) for name, of in _NUMBERS.items()}}
-    return row
+    return 1 + (point.staleness or 0) + min(max(enough, _EPOCHS[0]), _EPOCHS[1])
 
 
 class Task(NamedTuple):

@@ -22,6 +22,10 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TERMINATED = 143  # 128 + SIGTERM
 
 _LOWER = "lower model.hidden_features, model.heads or model.num_layers, or take a smaller graph"
+_NO_THREADS = (
+    "no more threads or processes may be started: raise the limit of this user (ulimit -u) or of the control group "
+    "(pids.max), or end other processes"
+)
 _UNMAPPED = "failed to map segment from shared object"  # the dynamic linker's words
 
 
@@ -69,36 +73,22 @@ def explain(error: BaseException) -> Explained | None:
     if isinstance(error, OSError) and error.strerror is not None and error.errno != errno.EAGAIN:
         place = "" if error.filename is None else f"{error.filename}: "  # a full disk comes without a name
         return Explained(f"{place}{error.strerror}", FAILED)
-    if isinstance(error, MemoryError) or _out_of_device_memory(error):
+    jax = sys.modules.get("jax")
+    of_xla = jax is not None and isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in text
+    if isinstance(error, MemoryError) or of_xla:
         reason = " ".join(text.removeprefix("RESOURCE_EXHAUSTED:").split("\n")[0].split()).rstrip(".")
         return Explained(f"this does not fit in memory{f' ({reason})' if reason else ''}: {_LOWER}", FAILED)
-    if (short := _short_of(error)) is not None:
-        return Explained(short, FAILED)
-    if (line := user_line(error)) is not None:
-        return Explained(f"{line}\n{in_one_sentence(error)}", FAILED)
+    if (isinstance(error, OSError) and error.errno == errno.EAGAIN) or "can't start new thread" in text:
+        return Explained(_NO_THREADS, FAILED)
+    if isinstance(error, ImportError) and _UNMAPPED in text:
+        library = text.partition(":")[0]
+        line = f"the address space does not suffice to load libraries ({library}): raise the limit (ulimit -v)"
+        return Explained(line, FAILED)
+    if (written := user_line(error)) is not None:
+        return Explained(f"{written}\n{in_one_sentence(error)}", FAILED)
     if isinstance(error, OSError):  # NumPy's, which are a text alone
         return Explained(" ".join(text.split()) or type(error).__name__, FAILED)
     return None
-
-
-def _short_of(error: BaseException) -> str | None:
-    """Return a line about the exhausted limit of the operating system, or None for other errors."""
-    text = str(error)
-    if (isinstance(error, OSError) and error.errno == errno.EAGAIN) or "can't start new thread" in text:
-        return (
-            "no more threads or processes may be started: raise the limit of this user (ulimit -u) or of the control group "
-            "(pids.max), or end other processes"
-        )
-    if isinstance(error, ImportError) and _UNMAPPED in text:
-        library = text.partition(":")[0]
-        return f"the address space does not suffice to load libraries ({library}): raise the limit (ulimit -v)"
-    return None
-
-
-def _out_of_device_memory(error: BaseException) -> bool:
-    """Whether XLA could not allocate an array."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _click_line(error: click.ClickException) -> str:

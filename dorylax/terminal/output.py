@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dorylax.settings.errors import CONTROL
 from dorylax.store.durable import json_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDTH = 200
 """Least width outside terminals, for titles and notes."""
@@ -25,6 +26,8 @@ def print_table(table: Table, width: int | None = None) -> None:
         table: The table.
         width: Most columns that it takes; None for as many as it needs.
     """
+    from rich.console import Console  # which takes a third of the time of `dorylax --help`
+
     console = Console(markup=False, emoji=False)
     if width is not None:
         console.width = min(width, console.width) if console.is_terminal else width
@@ -53,6 +56,8 @@ def print_rows(
         bold: Numbers of rows in bold type.
         total: A bold row below a line, such as the sums.
     """
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", title_style="bold")
     left = columns[:1] if left is None else left
     for column in columns:

@@ -16,7 +16,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
@@ -53,7 +53,8 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     _set_up_streams()
     try:
         with hang_up_terminates(), _ctrl_c_is_not_lost(), warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            # In one line, without its position in this project's code.
+            warnings.showwarning = lambda message, *_, **__: print_error(f"warning: {' '.join(str(message).split())}")
             code = command.main(arguments, prog_name=program, standalone_mode=False)
         _flush()
     except click.exceptions.NoArgsIsHelpError as error:
@@ -124,8 +125,3 @@ def _ctrl_c_is_not_lost() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line, without its position in this project's code."""
-    print_error(f"warning: {' '.join(str(message).split())}")

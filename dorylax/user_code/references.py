@@ -89,33 +89,26 @@ class Arguments(NamedTuple):
 
     @classmethod
     def of(cls, reference: str) -> Arguments:
-        """Reads the signature of a reference.
-
-        Raises:
-            InputError, Exception: Same as `load_reference`.
-        """
+        """Read the signature of a reference. Raises as `load_reference`."""
         call = load_reference(reference)
-        if call.__init__ is object.__init__ and inspect.isclass(call):
+        is_class = inspect.isclass(call)
+        if is_class and call.__init__ is object.__init__:
             return cls({}, further=False)
         # For a class, read __init__: the metaclass of nnx.Module takes any arguments.
-        signature = inspect.signature(call.__init__ if inspect.isclass(call) else call)
-        parameters = list(signature.parameters.values())[inspect.isclass(call) :]  # without self
+        signature = inspect.signature(call.__init__ if is_class else call)
+        parameters = list(signature.parameters.values())[is_class:]  # without self
         by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
         return cls({one.name: one.default for one in by_name}, any(one.kind is one.VAR_KEYWORD for one in parameters))
 
     def missing(self, given: Collection[str]) -> str | None:
         """The first argument without a default and without a given value."""
-        lacks = (name for name, default in self.named.items() if default is inspect.Parameter.empty)
-        return next((name for name in lacks if name not in given), None)
+        needed = (name for name, default in self.named.items() if default is inspect.Parameter.empty)
+        return next((name for name in needed if name not in given), None)
 
     def filled_in(self, given: Collection[str]) -> dict[str, str]:
-        """The arguments of a model that the data and the run supply.
+        """Return argument → value (`in_features`, `out_features`, `rngs`) that the data and the run supply to a model.
 
-        Args:
-            given: Names of arguments that the user gives.
-
-        Returns:
-            For each argument the value that it gets: `in_features`, `out_features` or `rngs`.
+        Arguments that the user gives are left out.
         """
         found = {
             next((name for name in names if name in self.named), role if self.further else ""): role
@@ -135,17 +128,17 @@ def options_of(reference: str, given: Collection[str], known: Collection[str]) -
     Raises:
         InputError: The reference is invalid, or an optimizer does not take the given arguments or needs unknown ones.
     """
-    named, further = Arguments.of(reference)
-    if further:
+    found = Arguments.of(reference)
+    if found.further:
         return {}
-    if lacking := [name for name in given if name not in named]:
+    if lacking := [name for name in given if name not in found.named]:
         raise InputError(f"{reference!r} is called with {', '.join(given)}, but takes no {lacking[0]}")
-    if given and (missing := Arguments(named, further).missing((*given, *known))) is not None:
+    if given and (missing := found.missing((*given, *known))) is not None:
         raise InputError(
             f"{reference!r} needs {missing!r}, which no configuration has: give it a default, or call it one of "
             f"{', '.join(known)}"
         )
-    return {name: default for name, default in named.items() if name in known}
+    return {name: default for name, default in found.named.items() if name in known}
 
 
 def _from_file(reference: str, path: Path) -> ModuleType:

@@ -71,8 +71,8 @@ class FolderCode:
         return f"{file}:{reference.rpartition(':')[2]}"
 
     def _file(self, reference: str, place: str) -> Path:
-        noted = [Path(file) for file in (self.files.get(place),) if file is not None and is_file(file)]
-        candidates = list(dict.fromkeys(path.absolute() for path in (*noted, Path(place))))
+        noted = self.files.get(place, place)
+        candidates = dict.fromkeys(Path(file).absolute() for file in (noted, place) if is_file(file))
         for path in candidates:
             if path.is_file():
                 return path

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from pydantic import AfterValidator, Field, InstanceOf, ValidationError, model_validator
 
-from dorylax.cli.options import parse_setting
+from dorylax.cli.options import collect
 from dorylax.config import schema
 from dorylax.config.files import overrides_from_yaml
 from dorylax.settings.errors import ConfigError
@@ -155,12 +155,12 @@ def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (
         overrides_from_yaml("train: {warmup: 3}", "f").values
         == {"train.warmup": 3}
-        == dict([parse_setting("train.warmup=3")])
+        == collect(None, {}, ["train.warmup=3"]).values
     )
     with pytest.raises(ConfigError, match=r"^f:2: train\.warmup must be ≥ 1, got 0$"):
         overrides_from_yaml("train:\n  warmup: 0\n", "f")
     with pytest.raises(ConfigError, match=r"^unknown key 'train\.warmpu': did you mean train\.warmup\?$"):
-        parse_setting("train.warmpu=3")
+        collect(None, {}, ["train.warmpu=3"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,12 @@
-"""The remark on a run whose functions would be slower or dearer than the servers alone."""
+"""Notices about a run before it trains: a long compilation, and functions that would be slower or dearer than servers."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
 
 from dorylax.config import RunConfig
 from dorylax.cost import find_cluster
@@ -13,6 +19,24 @@ from dorylax.pipeline.stages import StageSizes
 from dorylax.trainer.footprint.of_config import abstract_parts, data_shape, of_vertices
 from dorylax.trainer.from_config import build_optimizer
 from dorylax.trainer.step.objective import Objective
+
+_SECONDS = 10.0
+
+
+@contextmanager
+def compiling(model: str) -> Iterator[None]:
+    """Print a notice to stderr if the context, which compiles a model to estimate its memory, takes longer than 10 s."""
+    text = (
+        f"compiling the training step of {model} to see how much memory it takes: about a minute for a model with dozens of "
+        "layers"
+    )
+    timer = threading.Timer(_SECONDS, click.echo, (text,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def functions_remark(config: RunConfig) -> str | None:
