@@ -1,7 +1,7 @@
 """`Member`: graph servers and parameter servers of a run in one process, with their clock, transport and counters.
 
-Within one process, one member has all servers of a run, and `InlineRun` calls its methods. In hosts, each server is a separate
-member, which executes the messages of the driver (`hosts.members`).
+Within one process, one member has all servers of a run, and `InlineRun` calls its methods. In hosts, each server is a
+separate member, which executes the messages of the driver (`hosts.members`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dorylax.terminal.output import print_json, printable
 
 
 @click.command()
-@option("--data NAME_OR_NPZ", "Show how much memory training on this data takes instead.")
+@option("--data NAME_OR_FOLDER", "Show how much memory training on this data takes instead.")
 @option("--model NAME", "As for `dorylax train`; with --data.")
 @configured(data="data.name", model="model.name")
 @json_option

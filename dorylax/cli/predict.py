@@ -31,7 +31,7 @@ _seed_option = option("--seed", "Which seed, if the run has several [default: th
 @click.command()
 @option("--run DIR", "A run directory.", name="folder", required=True, type=INPUT)
 @_seed_option
-@option("--data NAME_OR_NPZ", "Predict on data other than the run's.")
+@option("--data NAME_OR_FOLDER", "Predict on data other than the run's.")
 @no_verify_option
 @option("--out FILE.npz|csv", "Write the predictions.", type=OUTPUT)
 @option("--all-pairs", "Also rank links that validate and test among all vertices.")

@@ -791,7 +791,8 @@ or `[V, T]` (targets; `num_classes` is then None).
     "Further inputs": """`vertex_inputs` and `edge_inputs`, stored as bool, int32 or float32.
 The model receives them as keyword arguments.
 """,
-    "On the command line": """`dorylax train --data mine.npz` with a NumPy archive ([layout](data-files.md#layout-of-a-folder)), and
-`--set data.…`. A refusal prints `error: ` and the message, with exit code 2.
+    "On the command line": """`dorylax train --data mine` with a data set's folder
+([layout](data-files.md#layout-of-a-folder)), and `--set data.…`.
+A refusal prints `error: ` and the message, with exit code 2.
 """,
 }

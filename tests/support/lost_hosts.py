@@ -24,10 +24,10 @@ from dorylax.errors import RunError
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.store.servers import Loss
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.config import TensorConfig
+from dorylax.store.servers import Loss
 from dorylax.trainer import Trainer
 from support.cut_links import Network, own_networks
 from support.in_hosts import at_phase, first_in_hosts, reached, take_time
