@@ -170,7 +170,9 @@ def run_one(
         text, line = traceback.format_exc(), user_line(error)
         if line is not None or hasattr(error, "__notes__"):  # else JAX's note on hidden frames would be the last line
             text += "\n" + ("" if line is None else f"{line}: ") + f"{in_one_sentence(error)}\n"
-        return fail(folder, run, text)
+        failed = fail(folder, run, text)
+        # A failure must not swallow Ctrl-C: an open run ends the sweep, which then finds the error's file.
+        return RunOutcome(run, "open") if trainer is not None and trainer.stop_requested else failed
     if result.stopped == "signal":
         return RunOutcome(run, "open")
     return RunOutcome(run, "done", result.summary()) if folder is None else ended(folder, run)

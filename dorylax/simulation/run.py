@@ -23,7 +23,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.prepare import check_counts, layout_for
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
-from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_sizes
+from dorylax.pipeline.stages import StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
@@ -110,9 +110,11 @@ def simulate(
     made, shape = pipeline_of(scenario, inputs)
     check_memory(made, shape)
     counts, spent = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
+    ran = Counter[tuple[int | None, bool]]()  # by index of the step, and whether on a function
 
     def add(span: Span) -> None:
         key = (span.name.partition(" → ")[0], span.resource)  # messages to all servers count together
+        ran[span.task, span.resource == "tensor"] += 1
         counts[key] += 1
         spent[key] += span.end - span.start
         if trace is not None:
@@ -125,6 +127,7 @@ def simulate(
             calls, seconds, metrics = [copy.copy(run.calls)], list[float](), list[ServerMetrics]()
             counts.clear()
             spent.clear()
+            ran.clear()
             for epoch in range(min(first + 2 if epochs is None else epochs, config.train.epochs)):
                 found = run.run_epoch()
                 seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
@@ -136,7 +139,10 @@ def simulate(
             run.close()
     tasks = (Task(*key, count, spent[key]) for key, count in counts.items())
     each = [Calls(b.requests - a.requests, b.milliseconds - a.milliseconds) for a, b in pairwise(calls)]
-    traffic = _traffic(made, shape) if scenario.cluster.ships else (0, 0)
+    stages = [step for step in made.prepared.plan.epoch if _on_worker(step)]
+    if scenario.cluster.functions and any(ran[step.index, False] for step in stages):
+        check_memory(made, shape, on_servers=True)
+    traffic = _traffic(made, shape, ran) if scenario.cluster.ships else (0, 0)
     return Simulated(
         name=scenario.name,
         backend=scenario.backend,
@@ -198,15 +204,21 @@ def settling(pipeline: PipelineConfig) -> int:
     return 1 + (pipeline.staleness or 0)
 
 
-def check_memory(made: Pipeline, shape: DataShape) -> None:
+def check_memory(made: Pipeline, shape: DataShape, *, on_servers: bool = False) -> None:
     """Refuse a pipeline whose servers, GPUs or functions have too little memory for their peaks (docs/memory.md).
+
+    Args:
+        made: The pipeline.
+        shape: Sizes of its data.
+        on_servers: Whether servers run stages although there are functions (`tensor.placement=auto`).
 
     Raises:
         ScenarioError: The memory does not suffice; names both sizes.
     """
     cluster, plan = made.prices, made.prepared.plan
     assert cluster is not None
-    calls = _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk))
+    sizes = stage_sizes(made.pieces, made.config.edge_chunk)
+    calls = [stage_cost(step, sizes.of(step)) for step in plan.steps if _on_worker(step)]
     memory = cluster.function.memory_mb * 2**20
     needed = max((cost.bytes_in + cost.bytes_out for cost in calls), default=0)
     if cluster.functions and needed > memory:
@@ -224,7 +236,8 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
     ]
     threads = Resources.of(made.config, cluster, instance.tasks)
     # Functions hold the operands of their calls, threads of servers those of theirs.
-    threads = threads._replace(workers=1) if cluster.functions else threads._replace(slots=threads.graph_threads)
+    elsewhere = cluster.functions and not on_servers
+    threads = threads._replace(workers=1) if elsewhere else threads._replace(slots=threads.graph_threads)
     held = graph_server(shape, Cut.of(entries), [plan], made.config, threads)
     needed = sum(size for name, size in held.items() if instance.gpu is None or name != CODE)
     if 0 < room < needed:
@@ -234,7 +247,7 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
 
 
 def _utilisation(
-    scenario: Scenario, metrics: Sequence[ServerMetrics], traffic: tuple[int, int], epochs: Sequence[float]
+    scenario: Scenario, metrics: Sequence[ServerMetrics], traffic: tuple[float, float], epochs: Sequence[float]
 ) -> Utilisation:
     """The busy shares; `traffic` is the bytes to all functions and from them in an epoch, `epochs` the seconds of each."""
     pipeline, cluster, seconds = scenario.pipeline, scenario.cluster, sum(epochs)
@@ -253,17 +266,21 @@ def _utilisation(
     )
 
 
-def _traffic(made: Pipeline, shape: DataShape) -> tuple[int, int]:
+def _traffic(made: Pipeline, shape: DataShape, ran: Counter[tuple[int | None, bool]]) -> tuple[float, float]:
     """Bytes that functions fetch from graph servers in an epoch, and those that they return."""
     number = made.config.servers * made.config.intervals
-    calls = _calls(made.prepared.plan.epoch, StageSizes(shape.num_vertices // number, shape.num_edges // number))
-    return number * sum(one.bytes_in for one in calls), number * sum(one.bytes_out for one in calls)
+    sizes = StageSizes(shape.num_vertices // number, shape.num_edges // number)
+    fetched = returned = 0.0
+    for step in filter(_on_worker, made.prepared.plan.epoch):
+        cost = stage_cost(step, sizes.of(step))
+        share = number * _share(ran[step.index, True], ran[step.index, True] + ran[step.index, False])
+        fetched, returned = fetched + share * cost.bytes_in, returned + share * cost.bytes_out
+    return fetched, returned
 
 
-def _calls(steps: Sequence[Step], sizes: StageSizes) -> list[StageCost]:
-    """The costs of the stages that tensor workers run, one call of each."""
-    stages = (step for step in steps if step.kind == "stage" and step.on_worker and step.space is not None)
-    return [stage_cost(step, sizes.of(step)) for step in stages]
+def _on_worker(step: Step) -> bool:
+    """Whether tensor workers may run the step."""
+    return step.kind == "stage" and step.on_worker and step.space is not None
 
 
 def _share(part: float | int, whole: float | int) -> float:

@@ -251,6 +251,12 @@ class Trainer:
             scratch=self.run_directory,
         )
         self._trained: LoopState | None = None
+        self._requests: StopRequests | None = None
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether Ctrl-C or SIGTERM has arrived during the last `fit` with a run directory, also if `fit` has failed."""
+        return self._requests is not None and self._requests.any
 
     @classmethod
     @user_line_noted()
@@ -365,6 +371,7 @@ class Trainer:
             requests = None
             if files is not None or answers:
                 requests = stack.enter_context(StopRequests(terminate=files is not None))
+            self._requests = requests
             loop = fresh
             if files is None and resumes:
                 loop = self._left_in_memory()

@@ -160,6 +160,19 @@ def test_a_signal_keeps_what_is_done(
     assert "finished runs are kept" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_sweep_even_if_its_run_fails(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def epoch(self: SweepProgress, run: Run, record: EpochRecord) -> None:
+        os.kill(os.getpid(), number)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(SweepProgress, "epoch", epoch)
+    assert _sweep(sweep, tmp_path / "out") == 143
+    assert _statuses(tmp_path / "out") == ["failed", "open", "open", "open"]
+
+
 def test_a_failed_run_is_recorded_and_the_others_go_on(
     sweep: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

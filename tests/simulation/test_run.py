@@ -149,8 +149,19 @@ def test_a_network_that_is_narrow_is_the_bottleneck():
         f"the bottleneck is the network, busy {100 * narrow.utilisation.network:.0f} % of the time"
     )
     assert narrow.to_dict()["utilisation"]["network"] == narrow.utilisation.network
-    alone = simulate(scenario(pipeline__servers=1).on("cpu"), epochs=2)  # nobody to send rows to but parameter servers
-    assert alone.utilisation.network < 0.01
+    cpu = simulate(scenario(pipeline__servers=1).on("cpu"), epochs=2)
+    here = simulate(scenario(pipeline__servers=1, tensor__placement="servers"), epochs=2)
+    for alone in (cpu, here):  # no rows to send, only gradients
+        assert alone.utilisation.network < 0.01
+
+
+def test_a_server_needs_memory_for_the_stages_that_it_keeps_from_functions():
+    graph = GraphSizes(4_000_000, 8_000_000, 64, 10)
+    away, here = (scenario(graph, pipeline__intervals=2, tensor__placement=place) for place in ("functions", "servers"))
+    small = changed(away.cluster, {"graph_server.memory": 2.5e9})
+    assert simulate(dataclasses.replace(away, cluster=small), epochs=1).epoch > 0
+    with pytest.raises(ScenarioError, match=r"a graph server would hold 3.7 GB, c5n.2xlarge has 2.5"):
+        simulate(dataclasses.replace(here, cluster=small), epochs=1)
 
 
 def test_the_finding_names_the_cheapest_and_the_fastest():
