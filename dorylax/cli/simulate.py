@@ -137,6 +137,8 @@ def simulate(
     _show(scenario.name, list(found.values()))
     for backend, why in refused.items():
         click.echo(f"{backend} cannot be: {why}")
+    if any(one.cluster.functions and not one.bill.requests for one in found.values()):
+        click.echo("functions: no stage runs on a function (tensor.placement)")
     if assumptions := scenario.assumptions():
         click.echo(f"assumptions: {assumptions}")
     click.echo(said)

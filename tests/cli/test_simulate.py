@@ -35,6 +35,14 @@ def test_the_last_lines_are_assumptions_and_a_finding(dorylax, scenario: str) ->
     assert " % network" in out
 
 
+@pytest.mark.parametrize(("placement", "told"), [("servers", True), ("functions", False)])
+def test_functions_that_run_no_stage_are_named(dorylax, scenario: str, placement: str, *, told: bool) -> None:
+    Path(scenario).write_text(Path(scenario).read_text() + f"tensor.placement: {placement}\n")
+    code, out, _ = dorylax("simulate", "--scenario", scenario, "--epochs", "1", "--backend", "functions")
+    assert code == 0
+    assert ("functions: no stage runs on a function" in out) == told
+
+
 def test_backends_that_do_not_fit_are_named_and_others_shown(dorylax, scenario: str) -> None:
     Path(scenario).write_text(Path(scenario).read_text() + "cluster: {graph_server: {memory: 1.0e+6}}\n")
     words = ("simulate", "--scenario", scenario, "--epochs", "1")
