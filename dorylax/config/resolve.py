@@ -288,7 +288,8 @@ def _check_arguments(name: str, given: Collection[str], options: Mapping[str, An
         if argument not in found.named and not found.further:
             raise ConfigError.of(key, f"is not an argument of {name}: {did_you_mean(argument, found.named)}")
     if (missing := found.missing((*given, *options, *found.filled_in(given)))) is not None:
-        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: set {OWN}.{missing}, or give it a default")
+        remedy = f"set {OWN}.{missing}, give it a default, or call a width of the data in_features or out_features"
+        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: {remedy}")
 
 
 def _own(

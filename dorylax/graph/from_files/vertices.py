@@ -185,7 +185,7 @@ class VertexTable:
         if self._key is not None:
             row = self._database.value(f"SELECT min(rowid) FROM {table} WHERE key IS NULL")
             if row is not None:
-                wanted = "a name" if ids == "names" else "an integer"
+                wanted = "a name" if ids == "names" else "an integer: --ids names if vertices have names"
                 raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {self._key} not {wanted}")
             repeated = f"SELECT key FROM {table} GROUP BY key HAVING count(*) > 1 ORDER BY min(rowid) LIMIT 1"
             for (twice,) in rows(repeated):
