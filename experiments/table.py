@@ -10,6 +10,7 @@ import csv
 import io
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -134,7 +135,7 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.caption = f"the same for all: {told}" if told else None
     # A long name is folded only if there is no room for it even next to folded titles.
-    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+    width = min(_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
     room = width - 4 - sum(3 + max(len(text) for one in rows for text in (*name.split(), one[name])) for name in shown)
     whole = max(len(row[first]) for row in rows) <= room
     table.add_column(first, overflow="fold", no_wrap=whole, justify="left" if sweep.axes else "right")

@@ -122,6 +122,7 @@ def test_going_on_it_is_what_it_would_have_been(path: Path, tmp_path: Path) -> N
     resumed.close()
     assert path.read_bytes() == (tmp_path / "whole.json").read_bytes()
     assert tasks_in(path) == [("AV", number) for number in range(6) for _ in range(2)]
+    killed.close()
 
 
 def test_where_the_clock_begins_anew_times_go_on(path: Path) -> None:
@@ -140,7 +141,9 @@ def test_where_the_clock_begins_anew_times_go_on(path: Path) -> None:
 def test_off_is_no_trace_and_drops_what_is_done_again(path: Path) -> None:
     assert TraceWriter.begin(path, "off", epochs=0, continues=True) is None
     assert not path.exists()
-    train(begun(path), range(5))
+    writer = begun(path)
+    train(writer, range(5))
+    writer.close()
     assert TraceWriter.begin(path, "off", epochs=3, continues=True) is None
     assert tasks_in(path) == expected(range(3))
 

@@ -95,7 +95,7 @@ def test_many_small_communities_one_after_another() -> None:
     made = BlockModel(communities, power_law_propensities(3000, 2.5, 3), 60_000, 0.7, 3)
     sources, targets = ends(made.sample())
     assert abs((communities[sources] == communities[targets]).mean() - 0.7) < 0.01
-    entries = sum(len(tile.counts) for tile in made._edges.values())
+    entries = sum(len(counts) for _, counts in made._edges.values())
     assert entries < made._num_blocks * 110  # nothing for tiles and communities that do not meet
 
 
