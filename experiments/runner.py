@@ -149,6 +149,7 @@ def run_one(
     from dorylax.trainer import Trainer
 
     path = None if folder is None else directory(folder, run)
+    trainer: Trainer | None = None
     try:
         if run.simulation is not None:
             return simulate_one(run, path, observer)

@@ -46,9 +46,13 @@ def test_the_lower_one_counts(tmp_path: Path) -> None:
 
 
 def test_resident_bytes_grow_with_an_array() -> None:
-    before = limit.resident_bytes()
-    array = np.ones(2**23)
-    assert limit.resident_bytes() - before > 0.9 * array.nbytes
+    def grown() -> int:
+        before = limit.resident_bytes()
+        array = np.ones(2**23)
+        return limit.resident_bytes() - before if array.all() else 0
+
+    # The system may reclaim other pages of the process meanwhile.
+    assert max(grown() for _ in range(3)) > 0.9 * 2**26
 
 
 def _limited(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
