@@ -42,7 +42,7 @@ class RunError(DorylaxError, RuntimeError):
 
 
 class RunWarning(UserWarning):
-    """A file of a run is damaged or cannot be written, and the run goes on without it."""
+    """A file of a run is damaged or cannot be written, and the run continues without it."""
 
 
 def one_line(text: object) -> str:

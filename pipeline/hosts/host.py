@@ -28,7 +28,7 @@ class Host:
         spec: Servers of the host.
         clock: Clock of the process.
         transport: Transport to the other processes.
-        alone: Whether the process runs nothing else, so that the host may control garbage collection.
+        alone: Whether the process belongs to the host alone, so that the host may control garbage collection.
 
     Attributes:
         ended: Completes when the host must end.

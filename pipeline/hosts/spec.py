@@ -52,7 +52,7 @@ class RunSpec(Job):
         shards: Files of graph servers.
         sums: Reported sums of evaluations; None: hosts do not evaluate.
         sizes: Rows per call of a stage: vertices, edges.
-        jax: Settings of JAX by name.
+        jax: Settings of JAX, keyed by setting.
         keys: Keys of the run, including the servers' secret.
         transport: Kind of transport between hosts.
         host: For tcp: address of the interface to listen on; on a Ray cluster the address of the node.
