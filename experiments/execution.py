@@ -140,7 +140,7 @@ def carry_out(
             stopped = "interrupted"
     if folder is not None and has_begun([one.run for one in outcomes.values()], folder):
         if stopped is not None:  # some may have ended before the signal
-            outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
+            outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status != "done"}
         clear_errors(folder, outcomes.values())
         write_tables(list(outcomes.values()), folder)
     return outcomes, stopped

@@ -150,6 +150,9 @@ def run_one(
 
     path = None if folder is None else directory(folder, run)
     trainer: Trainer | None = None
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            error_file(folder, run).unlink(missing_ok=True)  # else the run counts as failed if a signal stops it
     try:
         if run.simulation is not None:
             return simulate_one(run, path, observer)

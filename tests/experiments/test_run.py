@@ -171,6 +171,11 @@ def test_a_signal_stops_the_sweep_even_if_its_run_fails(
     monkeypatch.setattr(SweepProgress, "epoch", epoch)
     assert _sweep(sweep, tmp_path / "out") == 143
     assert _statuses(tmp_path / "out") == ["failed", "open", "open", "open"]
+    # The next start gets a signal, too, but its run can save: it no longer counts as failed.
+    signals = iter([number])
+    monkeypatch.setattr(SweepProgress, "epoch", lambda *_: os.kill(os.getpid(), next(signals, 0)))
+    _sweep(sweep, tmp_path / "out")
+    assert _statuses(tmp_path / "out") == ["open"] * 4
 
 
 def test_a_failed_run_is_recorded_and_the_others_go_on(
