@@ -166,82 +166,10 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
     assert (str(caught.value), caught.value.key) == (message, key)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"pipeline.intervals": 0}, "pipeline.intervals must be ≥ 1, got 0"),
-        ({"pipeline.servers": None}, "pipeline.servers must be a whole number ≥ 1, got null"),
-        (
-            {"pipeline.mode": "asinc"},
-            "pipeline.mode must be one of no-pipe, pipe, async, got 'asinc' (did you mean async?)",
-        ),
-        ({"pipeline.server": 4}, "unknown key 'pipeline.server': did you mean pipeline.servers?"),
-        ({"single.order": "metis"}, "single.order must be one of auto, given, community, got 'metis'"),
-        ({"single.optimize": 1}, "single.optimize must be true or false, got 1"),
-        ({"train.epochs": 0}, "train.epochs must be ≥ 1, got 0"),
-        ({"train.epochs": 1.5}, "train.epochs must be a whole number ≥ 1, got 1.5"),
-        ({"train.epochs": 2.0}, "train.epochs must be a whole number ≥ 1, got 2.0"),
-        ({"train.epochs": "ten"}, "train.epochs must be a whole number ≥ 1, got 'ten'"),
-        ({"train.epochs": True}, "train.epochs must be a whole number ≥ 1, got true"),
-        ({"train.epochs": None}, "train.epochs must be a whole number ≥ 1, got null"),
-        ({"train.seed": -1}, "train.seed must be ≥ 0 and < 2147483648, got -1"),
-        ({"train.target_accuracy": 0}, "train.target_accuracy must be > 0 and ≤ 1, got 0"),
-        ({"train.patience": 0}, "train.patience must be ≥ 1, got 0"),
-        ({"model.dropout": 1}, "model.dropout must be ≥ 0 and < 1, got 1"),
-        ({"model.dropout": None}, "model.dropout must be a number ≥ 0 and < 1, got null"),
-        ({"model.residual": 1}, "model.residual must be true or false, got 1"),
-        (
-            {"model.norm": "lyer"},
-            "model.norm must be one of none, layer, rms, batch, graph, pair, got 'lyer' (did you mean layer?)",
-        ),
-        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, batch, graph, pair, got 3"),
-        ({"optimizer.learning_rate": 0}, "optimizer.learning_rate must be > 0, got 0"),
-        ({"optimizer.learning_rate": float("inf")}, "optimizer.learning_rate must be finite, got inf"),
-        ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate must be finite, got nan"),
-        ({"optimizer.learning_rate": "1e-2"}, "optimizer.learning_rate must be a number > 0, got '1e-2'"),
-        ({"data.name": ""}, "data.name must not be empty"),
-        ({"data.size": 3}, "data.size must be text, got 3"),
-        ({"model.name": "gnc"}, "unknown model.name 'gnc': did you mean sgc or gin or gcn?"),
-        (
-            {"model.name": "zz"},
-            "unknown model.name 'zz': choose from gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp",
-        ),
-        ({"optimizer.name": "adamm"}, "unknown optimizer.name 'adamm': did you mean adam or adamw?"),
-        ({"train.epoch": 1}, "unknown key 'train.epoch': did you mean train.epochs?"),
-        ({"trian.epochs": 1}, "unknown key 'trian.epochs': did you mean train.epochs?"),
-        ({"epochs": 1}, "unknown key 'epochs': did you mean train.epochs?"),
-        ({"training.seed": 1}, "unknown key 'training.seed': did you mean train.seed?"),
-        (
-            {"zz": 1},
-            "unknown key 'zz': keys begin with data, task, model, optimizer, train, single, pipeline, tensor, ray, "
-            "as in train.epochs",
-        ),
-        (
-            {"data.zz": 1},
-            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed, data.split, "
-            "data.verify",
-        ),
-        ({"train": 5}, "train is a section and must hold keys such as train.epochs, got 5"),
-        ({"train": {"seed": 1}, "train.seed": 2}, "train.seed is given twice"),
-        (
-            {"model.heads": 3},
-            "model.heads is not an option of model gcn, whose options are "
-            "hidden_features, num_layers, dropout, norm, residual, jk",
-        ),
-        (
-            {"optimizer.momentum": 0.5},
-            "optimizer.momentum is not an option of optimizer adam, whose options are beta1, beta2, epsilon",
-        ),
-        (
-            {"optimizer.name": "sgd", "optimizer.beta1": 0.5},
-            "optimizer.beta1 is not an option of optimizer sgd, whose options are only those of every optimizer",
-        ),
-    ],
-)
-def test_wrong_values_say_so_in_one_line(given: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        RunConfig.resolve(given)
-    assert str(caught.value) == message
+def test_a_number_in_quotes_is_text() -> None:
+    """The other refusals are in tests/golden/snapshots/run.txt."""
+    with pytest.raises(ConfigError, match=r"^optimizer\.learning_rate must be a number > 0, got '1e-2'$"):
+        RunConfig.resolve({"optimizer.learning_rate": "1e-2"})
 
 
 def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pytest.MonkeyPatch) -> None:
