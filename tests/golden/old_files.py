@@ -1,14 +1,8 @@
-"""Files of an earlier version, in tests/golden/old_files: the script that made them, and the facts read from them.
+"""Files of an earlier version, in tests/golden/old_files, and the facts read from them.
 
-`python tests/golden/old_files.py FOLDER` makes them with the dorylax that Python imports. The repository has those of the
-wheel of commit cad1e655, made in a separate environment:
-
-    git archive cad1e655 | tar -x -C SOURCES
-    pip wheel --no-deps -w WHEELS SOURCES && pip install --no-deps --target PACKAGES WHEELS/dorylax-*.whl
-    PYTHONPATH=PACKAGES:tests python tests/golden/old_files.py tests/golden/old_files
-
-`files.tar.xz` holds the files, `results.json` the facts and the results of uninterrupted runs. Do not make them
-again: later versions must keep reading them. A new layout gets an archive beside this one.
+The wheel of commit cad1e655 wrote `files.tar.xz`, and `results.json` with the facts and the results of uninterrupted
+runs, by a script that this file had until commit 9c20517c. Do not make them again: later versions must keep reading
+them. A new layout gets an archive beside this one.
 """
 
 from __future__ import annotations
@@ -17,164 +11,28 @@ import csv
 import hashlib
 import json
 import math
-import os
 import re
 import runpy
-import shutil
-import subprocess
-import sys
-import tarfile
 import zipfile
 from collections.abc import Callable
-from contextlib import chdir, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from unittest import mock
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from support import compilation
-
-    compilation.quickly()
 
 import numpy as np
-import scipy.sparse as sp
 import yaml
-from flax import nnx
 
-from dorylax import Dataset, Graph, RunConfig, Trainer, experiments, load
+from dorylax import Dataset, experiments, load
 from dorylax.cli import main
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.partition import Partition
 from dorylax.inference.loader import Model
-from dorylax.layers import GCN
-from dorylax.program import DataSpec, optimise, trace
-from dorylax.program.artefact.export import save
 from dorylax.program.artefact.stage_file import load as load_stage
-from golden.cases import kind, rounding_as_recorded
 
 FOLDER = Path(__file__).parent / "old_files"
 ARCHIVES = ("plain", "edges", "compressed", "multilabel", "imported", "reordered", "large")
-EPOCHS = 6
-CRASH = 4  # epochs until the process of an interrupted run dies; its last checkpoint is of one epoch less
-_SHARED = {
-    "data.name": "plain.npz",
-    "model.name": "gcn",
-    "model.hidden_features": 4,
-    "train.epochs": EPOCHS,
-    "train.checkpoint_every": CRASH - 1,
-}
-_PIPELINE = {"pipeline.servers": 2, "pipeline.intervals": 2, "pipeline.mode": "async", "pipeline.partition": "parts"}
-_VIRTUAL = {"pipeline.clock": "virtual", "pipeline.update": "per_interval", "pipeline.parameter_servers": 2}
-RUNS = {
-    "single": _SHARED,
-    "pipeline": {**_SHARED, **_PIPELINE, **_VIRTUAL},
-    "hosts": {**_SHARED, **_PIPELINE, "pipeline.hosts": "processes"},  # its checkpoint has parts of servers
-}
-_SWEEP = {
-    "base": {
-        **_SHARED,
-        "train.epochs": 2,
-        "train.checkpoint_every": 0,
-        "pipeline.servers": 2,
-        "pipeline.clock": "virtual",
-    },
-    "zip": {"pipeline.mode": ["pipe", "async"]},
-    "compare": {"baseline": {"pipeline.mode": "pipe"}, "target": 0.2},
-}
-
-
-def make() -> None:
-    """Writes the archive of all files and results.json into the current folder."""
-    _make_archives()
-    command("partition", "--data", "plain.npz", "--servers", "2", "--intervals", "2", "--out", "parts")
-    whole = {}
-    for name in RUNS:
-        train(name, name=f"whole-{name}")
-        whole[name] = facts_of_run(f"whole-{name}")
-        if name == "single":
-            command("export", "whole-single", "--out", "model.zip")
-        shutil.rmtree(f"whole-{name}")
-        crash = f"from golden import old_files; old_files.train({name!r}, crash=True)"
-        assert subprocess.run([sys.executable, "-c", crash], check=False).returncode == CRASH
-    Path("sweep.yaml").write_text(yaml.safe_dump(_SWEEP, sort_keys=False))
-    assert run_sweep(["--sweep", "sweep.yaml", "--out", "sweep", "--no-report", "--jobs", "1"]) == 0
-    program = optimise(trace(GCN(5, 4, 3, rngs=nnx.Rngs(0)), DataSpec.of(load("plain.npz"))))
-    save(program.export(), "stages")
-    for lock in Path().rglob(".lock"):
-        lock.unlink()
-    with tarfile.open("files.tar.xz", "w:xz") as archive:
-        for path in sorted(Path().iterdir()):
-            if path.name != "files.tar.xz":
-                archive.add(path, filter=_anonymous)
-    facts = {name: read() for name, read in FACTS.items()}
-    Path("results.json").write_text(lines({"kind": kind(), "facts": facts, "whole": whole}))
-    for path in Path().iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in ("files.tar.xz", "results.json"):
-            path.unlink()
-
-
-def lines(value: Any, depth: int = 2) -> str:
-    """JSON with a line for each of the inner values."""
-    if not isinstance(value, dict) or not depth:
-        return json.dumps(value)
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {lines(inner, depth - 1)}" for key, inner in value.items()) + "\n}"
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    return member.replace(uid=0, gid=0, uname="", gname="", mtime=0, deep=False)
-
-
-def train(settings: str, name: str | None = None, *, crash: bool = False) -> None:
-    """Trains one of `RUNS`, in a folder of its name or another one."""
-    config = RunConfig.resolve(RUNS[settings])
-    with mock.patch("platform.platform", return_value="Linux"):
-        Trainer.from_config(config, run_directory=name or settings, observers=[_Crash()] if crash else []).fit()
-
-
-class _Crash:
-    """An observer that kills the process."""
-
-    def started(self, total_epochs: int, first_epoch: int) -> None:
-        pass
-
-    def epoch(self, record: Any) -> None:
-        if record.epoch == CRASH - 1:
-            os._exit(CRASH)
-
-    def finished(self, result: Any) -> None:
-        pass
-
-
-def _make_archives() -> None:
-    rng = np.random.default_rng(0)
-    edges = rng.integers(0, 40, (2, 160))
-    x, labels = rng.normal(size=(40, 5)).astype(np.float32), rng.integers(0, 3, 40)
-    masks = {f"{name}_mask": np.arange(40) % 3 == k for k, name in enumerate(("train", "val", "test"))}
-    Dataset("plain", Graph.from_edge_index(edges, 40).symmetrise(), x, labels, 3, **masks).save_npz("plain.npz")
-    weighted = Graph.from_edge_index(edges, 40, edge_weight=rng.random(160).astype(np.float32))
-    inputs = {"vertex_inputs": {"pos": x[:, :2]}, "edge_inputs": {"length": rng.random((160, 2)).astype(np.float32)}}
-    Dataset("edges", weighted, x, labels, 3, **masks, **inputs).save_npz("edges.npz")
-    several = rng.integers(0, 2, (40, 4))
-    Dataset("multilabel", weighted, x, several, 4, multilabel=True, **masks).save_npz("multilabel.npz")
-    sparse = sp.csr_array(np.where(x > 1, x, 0))
-    rows = {f"features_{part}": getattr(sparse, part) for part in ("indptr", "indices", "data", "shape")}
-    adjacency = sp.csr_array(sp.coo_array((np.ones(160), edges), (40, 40)))
-    np.savez_compressed("compressed.npz", indptr=adjacency.indptr, indices=adjacency.indices, labels=labels, **rows)
-    Path("edges.tsv").write_text("".join(f"v{a}\tv{b}\t{a + b}\n" for a, b in edges.T))
-    np.save("x.npy", x)
-    names = ("--ids", "names", "--columns", "source,target,weight", "--features", "x.npy", "--labels", "y.npy")
-    np.save("y.npy", labels)
-    command("import", "edges.tsv", *names, "--out", "imported.npz", "--memory", "1GiB")
-    command("reorder", "edges.npz", "--out", "reordered.npz")
-    wide = np.zeros((40, 1 << 15), np.float32)  # 5 MiB: memory-mapped
-    wide[:, :5] = x
-    Dataset("large", weighted, wide, labels, 3, **masks).save_npz("large.npz")
-    for name in ("edges.tsv", "x.npy", "y.npy"):
-        Path(name).unlink()
+RUNS = ("single", "pipeline", "hosts")  # the checkpoint of the last one has parts of servers
 
 
 def _rows_of_results() -> list[dict[str, str]]:
@@ -314,8 +172,3 @@ FACTS: dict[str, Callable[[], Any]] = {
     "outputs": _outputs,
 }
 """Readers of the files in the current folder, by subject."""
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).mkdir()
-    with chdir(sys.argv[1]), rounding_as_recorded(), mock.patch("platform.platform", return_value="Linux"):
-        make()
