@@ -100,8 +100,9 @@ def choose(
 def default(published: Mapping[str, Any], source: str, *, of_vertices: bool) -> Recipe:
     """Return the recipe for graphs without their own: a model's published settings with a few changes.
 
-    `benchmarks/defaults.py --choose` chose the changes; `benchmarks/defaults.py` shows them on other graphs. For tasks of
-    other examples than vertices, only features stay as they are: a row that counts no words may well have the sum 0.
+    docs/log/2026-11.md ("Recipes") has the comparisons by which the changes were chosen, and their figures on other graphs.
+    For tasks of other examples than vertices, only features stay as they are: a row that counts no words may well have the
+    sum 0.
     """
     changed = {**published, "data.row_normalise": False}
     if not of_vertices:

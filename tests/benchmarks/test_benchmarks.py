@@ -33,7 +33,6 @@ OWN_PROCESS = ("larger", "mutation")
 PRINTS = {
     "asynchrony": r"async S=1 +epochs +\d.* × \[",
     "cluster": r"(?s)by Program.cost\(\) .*weak async +2 ",
-    "defaults": r"homophilous +default \d.*tuned - default",
     "faults": r"all +\d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
@@ -44,7 +43,6 @@ PRINTS = {
     "latency_hiding": r"pipe / bound +\d",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
     "mutation": r"1 planted faults: 1 killed",
-    "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
     "paper": r"gcn-reddit-small +functions / cpu: T \d.*\n.*\n +graph.cut_ratio -25% ",
     "placement": r"(?s)largest loss of auto: \S+%.*measured: servers \S+ s",
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
