@@ -1,12 +1,12 @@
-"""Pipelines on the command line, trained by a fake; what the commands show and leave behind."""
+"""Pipelines on the command line: what the commands show and leave behind."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from support import fake_pipeline
 
 from dorylax.cli.seeds import pipeline_label
 from dorylax.config import RunConfig
@@ -18,25 +18,19 @@ ASYNC = ("--set", "pipeline.mode=async", "--set", "pipeline.servers=4", "--set",
 NEAR = ("--set", "train.target_accuracy=1.0", "--set", "pipeline.switch_margin=0.01")
 
 
-@pytest.fixture(autouse=True)
-def made(monkeypatch: pytest.MonkeyPatch) -> list[fake_pipeline.FakePipeline]:
-    return fake_pipeline.install(monkeypatch)
-
-
-def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> None:
+def test_train_and_train_again_from_its_file(dorylax, tmp_path: Path) -> None:
     code, out, err = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "a"))
     assert (code, err) == (0, "")
     content = json.loads(out)
-    assert content["seconds_per_epoch"] == fake_pipeline.SECONDS
+    assert content["seconds_per_epoch"] > 0
     assert content["config"]["pipeline"]["update"] == "per_epoch"
-    assert content["pipeline"][0]["counters"] == {"tasks": 3}
+    assert content["config"]["pipeline"]["servers"] == 4
+    assert content["pipeline"][0]["counters"]["graph_tasks"] > 0
     assert content["pipeline"][0]["bill"]["dollars"] > 0
-    assert (made[0].config.servers, made[0].config.clock) == (4, "virtual")
     assert (tmp_path / "a" / "seed-0" / "trace.json").is_file()
     again = dorylax("train", "--config", str(tmp_path / "a" / "seed-0" / "config.yaml"), "--json", "--no-save")
     assert json.loads(again.out)["config"] == content["config"]
     assert json.loads(again.out)["final_loss"] == content["final_loss"]
-    assert made[1].config == made[0].config
 
 
 def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_path: Path) -> None:
@@ -45,7 +39,9 @@ def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_pat
     (line,) = (line for line in out.splitlines() if line.startswith("bill: "))
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     epochs = sum(results["epochs"])
-    assert f"asynchrony: ran ahead in 4 of {epochs} epochs; the stability gate was closed in the others" in out
+    assert re.search(
+        rf"asynchrony: ran ahead in \d of {epochs} epochs; the stability gate was closed in the others", out
+    )
     total = sum(one["bill"]["dollars"] for one in results["pipeline"])
     assert line.startswith(f"bill: {dollars(total)} for ")
     assert "graph servers $" in line
@@ -64,16 +60,16 @@ def test_what_the_progress_line_says() -> None:
     assert pipeline_label(RunConfig.resolve(given)) == ", async S=1 on 4 servers, virtual time"
 
 
-def test_predict_needs_no_pipeline(dorylax, made, tmp_path: Path) -> None:
+def test_predict_needs_no_pipeline(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     assert dorylax("train", *TINY, *ASYNC, *NEAR, "--out", str(folder)).code == 0
     summary = json.loads((folder / "seed-0" / "summary.json").read_text())
+    monkeypatch.setattr("dorylax.pipeline.engine.Pipeline.of", None)
     same = dorylax("predict", "--run", str(folder), "--json")
     other = dorylax("predict", "--run", str(folder), "--data", "communities", "--json")
     for answer in (same, other):
         assert answer.code == 0
         assert json.loads(answer.out)["accuracy"]["val"] == pytest.approx(summary["val_accuracy"])
-    assert len(made) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_predict_needs_no_pipeline(dorylax, made, tmp_path: Path) -> None:
         (("pipeline.clock=virtual", "pipeline.cluster=defalt"), "pipeline.cluster cannot be used: "),
     ],
 )
-def test_pipelines_that_cannot_be(dorylax, made, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_pipelines_that_cannot_be(dorylax, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     options = [word for setting in words for word in ("--set", setting)]
     code, out, err = dorylax("train", *TINY, *options, "--out", str(tmp_path / "run"))
     assert (code, out) == (2, "")
