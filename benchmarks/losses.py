@@ -5,7 +5,7 @@
 
 Hosts are real processes (`pipeline.hosts=processes`), or actors on a Ray cluster of two nodes; tests/support/lost_hosts.py
 has the victims. In the middle of epoch 2 of 5, while a host stands at a gather, a stage, the sending of rows, of gradients,
-an update or a checkpoint, the victim is killed by SIGKILL; or it is stopped or cut off, and comes back. A cell is good if
+an update or a checkpoint, the victim is killed by SIGKILL; or it is stopped, and comes back. A cell is good if
 the run comes to its end: synchronous training with the bits of an undisturbed run, asynchronous training with no row too
 old and nothing counted twice. It must leave no process, socket or file; and a loss may cost no finished epoch, and at most
 ten seconds in addition to the epoch under way (a node, as long as Ray takes to see that it is gone). Each cell also prints
@@ -25,7 +25,6 @@ from typing import Any
 from harness.command_line import parsed, parser_of, write_json
 
 # isort: split
-from support.cut_links import NoNetworksError
 from support.in_hosts import PHASES
 from support.lost_hosts import MOST_SECONDS, NODES, ON_RAY, OTHERS, TARGETS, Outcome, lose
 from support.ray_cluster import ray_nodes
@@ -45,11 +44,7 @@ def main() -> None:
         nodes = around.enter_context(ray_nodes(NODES)) if {*arguments.only} & {*ON_RAY} else None
         for mode, target, phase in _cells(arguments):
             words = f"{mode:<6}{target:<32}{phase:<12}"
-            try:
-                outcome = lose(mode, target, phase, nodes if target in ON_RAY else None)
-            except NoNetworksError as error:
-                print(f"{words}not tried: {error}", flush=True)
-                continue
+            outcome = lose(mode, target, phase, nodes if target in ON_RAY else None)
             slow = target not in ON_RAY and any(loss.recovery_seconds > MOST_SECONDS for loss in outcome.losses)
             bad += slow or not outcome.good
             found.append({"mode": mode, "target": target, "phase": phase, **outcome._asdict()})

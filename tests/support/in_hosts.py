@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -135,20 +134,6 @@ def pause_at(phase: str, epoch: int, folder: str) -> None:
     else:
         saving = before(GraphMember._handle, lambda _, kind, *__: bool(kind == "save"))
         GraphMember._handle = saving  # type: ignore[method-assign]
-
-
-def take_time(seconds: float) -> None:
-    """After a loss gathers take so long, in which a host does what else comes: else training is over in a moment."""
-    from dorylax.pipeline.steps import RUN
-
-    gather = RUN["gather"]
-
-    async def gathers(server: Any, step: Any, visit: Any) -> None:
-        if server.context.transport.generation > 0:
-            await asyncio.sleep(seconds)
-        await gather(server, step, visit)
-
-    RUN["gather"] = gathers
 
 
 def fail_at(interval: int, epoch: int) -> None:

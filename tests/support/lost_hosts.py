@@ -24,18 +24,15 @@ from dorylax.errors import RunError
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.config import TensorConfig
 from dorylax.store.servers import Loss
 from dorylax.trainer import Trainer
-from support.cut_links import Network, own_networks
-from support.in_hosts import at_phase, first_in_hosts, reached, take_time
+from support.in_hosts import at_phase, first_in_hosts, reached
 from support.kept import broken, counted, finished
 from support.leftovers import sockets
 from support.processes import below, command, named, workers_of
 from support.ray_cluster import RayCluster
-from support.zombies import haunt, refused, spared
 
 EPOCHS, EPOCH = 5, 2
 STALENESS = 2
@@ -51,7 +48,6 @@ TARGETS = (
     "the only parameter server",
     "tensor worker",
     "driver",
-    "zombie",
     "node",
 )
 OTHERS = (
@@ -60,25 +56,17 @@ OTHERS = (
     "the only tensor worker hangs",
     "a second loss during recovery",
     "all at once",
-    "cut off for a moment",
-    "cut off, and back",
-    "a link cut, and back",
-    "cut off for 12 s of 30",
     "node, and another one",
     "disk full at a checkpoint",
 )
 """Lost while graph server 0 stands at a gather; hosts write files of asynchronous checkpoints alone."""
 
-NETWORKS = ("cut off for a moment", "cut off, and back", "a link cut, and back", "cut off for 12 s of 30")
 ON_RAY = ("node", "node, and another one")
-COMES_BACK = ("zombie", "cut off, and back", "a link cut, and back")
 UNNOTICED = (
     "tensor worker",
     "tensor worker that hangs",
     "the only tensor worker hangs",
     "driver",
-    "cut off for a moment",
-    "cut off for 12 s of 30",
     "disk full at a checkpoint",
 )
 """Of which the run itself notes no loss: nothing is replaced by it, or it ends and is resumed."""
@@ -127,7 +115,7 @@ def options_of(mode: str, target: str, nodes: RayCluster | None) -> dict[str, An
     if target == "tensor worker that hangs":
         # A call counts as late only beside ten others of its stage: those of two epochs.
         found |= {"intervals": 6, "tensor": TensorConfig(placement="functions", backend="local", workers=4)}
-    if target in ("stopped, and back", *COMES_BACK, "cut off for a moment"):
+    if target == "stopped, and back":
         found["host_timeout"] = TIMEOUT_SECONDS
     if target in ON_RAY:
         assert nodes is not None
@@ -145,9 +133,6 @@ def lose(mode: str, target: str, phase: str = "gather", nodes: RayCluster | None
         target: one of `TARGETS`, which is killed, or of `OTHERS`.
         phase: one of `PHASES`.
         nodes: a cluster of `NODES` nodes; of targets `ON_RAY`.
-
-    Raises:
-        NoNetworksError: this machine lets this user make none; of targets of `NETWORKS`.
     """
     with tempfile.TemporaryDirectory(prefix="dx-") as place:
         if nodes is not None:
@@ -190,10 +175,7 @@ class _Cell:
         self.temporary.mkdir()
         self.finished = 0
         self.wrong: list[str] = []
-        self._network: Network | None = None
-        self._recovered = threading.Event()
         self._later: list[threading.Thread] = []
-        self._zombies: list[int] = []
 
     def lost(self, phase: str) -> Trained:
         """Trains, and loses it."""
@@ -204,21 +186,12 @@ class _Cell:
             if not (self.signs / "full").exists():
                 self.wrong.append("nobody wrote a file")
             return self._train(resume=True)
-        with contextlib.ExitStack() as around:
-            if self._target in NETWORKS:
-                self._network = around.enter_context(own_networks())
-            if self._target in COMES_BACK:
-                around.enter_context(_told_of_recovery(self._recovered))
-                around.enter_context(first_in_hosts(take_time, 0.5))
-                self._zombies = around.enter_context(spared(self.signs))
-            around.enter_context(at_phase(phase, EPOCH, self.signs, self._act))
+        with at_phase(phase, EPOCH, self.signs, self._act):
             found = self._train()
             for thread in self._later:
                 thread.join()
         if reached(self.signs) is None:
             self.wrong.append(f"nobody came to {phase}: nothing was lost")
-        if self._target in COMES_BACK and not refused(self.signs):
-            self.wrong.append("nothing was refused of what came back")
         return found
 
     def driver_lost(self, phase: str) -> Trained:
@@ -246,7 +219,7 @@ class _Cell:
         """Loses it, while a process stands at the phase. Hosts are graph servers 0 and 1, then parameter servers."""
         self.finished = finished(self.run)
         found = hosts()
-        network, nodes = self._network, self._nodes
+        nodes = self._nodes
         match self._target:
             case "graph server":
                 _kill(found[0])
@@ -264,22 +237,6 @@ class _Cell:
             case "stopped, and back":
                 os.kill(found[1], signal.SIGSTOP)
                 self._soon(3 * TIMEOUT_SECONDS, lambda: _go_on(found[1]))
-            case "zombie":
-                os.kill(stands, signal.SIGSTOP)
-                self._back(lambda: None)
-            case "cut off, and back":
-                assert network is not None
-                network.cut_off(found[0])
-                self._back(lambda: network.reconnect(found[0]))
-            case "a link cut, and back":
-                assert network is not None
-                network.cut(*found[:2])
-                self._back(lambda: network.join(*found[:2]))
-            case "cut off for a moment" | "cut off for 12 s of 30":
-                assert network is not None
-                network.cut_off(found[0])
-                seconds = 12.0 if "12" in self._target else TIMEOUT_SECONDS / 2
-                self._soon(seconds, lambda: network.reconnect(found[0]))
             case "node" | "node, and another one":
                 assert nodes is not None
                 nodes.lose_node_of(stands)
@@ -289,21 +246,7 @@ class _Cell:
                 raise ValueError(f"nobody knows how to lose {other!r}")
 
     def _soon(self, seconds: float, act: Callable[[], None]) -> None:
-        self._then(lambda: time.sleep(seconds) or act())
-
-    def _back(self, heal: Callable[[], None]) -> None:
-        """Once the run has recovered, what was replaced is there again, and says all that it has ever said."""
-
-        def back() -> None:
-            if self._recovered.wait(60):
-                heal()
-                for pid in self._zombies:
-                    haunt(pid, self.signs)
-
-        self._then(back)
-
-    def _then(self, act: Callable[[], Any]) -> None:
-        self._later.append(threading.Thread(target=act, name="later", daemon=True))
+        self._later.append(threading.Thread(target=lambda: time.sleep(seconds) or act(), name="later", daemon=True))
         self._later[-1].start()
 
 
@@ -315,21 +258,6 @@ def _kill(*pids: int) -> None:
 def _go_on(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def _told_of_recovery(recovered: threading.Event) -> Iterator[None]:
-    on_loss = HostsRun._on_loss
-
-    def tells(run: HostsRun, loss: Loss) -> None:
-        on_loss(run, loss)
-        recovered.set()
-
-    HostsRun._on_loss = tells  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        HostsRun._on_loss = on_loss  # type: ignore[method-assign]
 
 
 def _held() -> set[str]:
