@@ -1,19 +1,10 @@
-"""Hooks around a pipeline's servers that tell what happens as plain values: events, for a `support.witness.Witness`.
-
-In one process the witness takes them at once. In a host of its own (`watch`) they go into a file, with the time of
-the machine's monotonic clock, which all processes share: `told` gives those of all hosts in the order in which they came.
-"""
+"""Hooks around a pipeline's servers that tell what happens as plain values: events, for a `support.witness.Witness`."""
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import os
-import pickle
-import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -37,7 +28,7 @@ from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport.base import Address, Then
+from dorylax.pipeline.transport.base import Address
 from dorylax.serverless.task import TaskKey
 from support.witness import fingerprint
 
@@ -332,60 +323,3 @@ def _here() -> tuple[GraphServer, IntervalPass]:
 
 def _leaves(tree: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def watch(folder: Path) -> None:
-    """Has everything in this process tell a file in a folder, for as long as it lives."""
-    from dorylax.pipeline.transport.zeromq import ZeroMqTransport
-
-    file, lock = (folder / f"{os.getpid()}.events").open("ab", buffering=0), threading.Lock()
-    generation = 0
-
-    def tell(event: str, *values: Any, **named: Any) -> None:
-        with lock:
-            file.write(pickle.dumps((time.monotonic_ns(), generation, event, values, named)))
-
-    def renews(transport: ZeroMqTransport, new: int) -> None:
-        nonlocal generation
-        generation = new
-        renew(transport, new)
-
-    hooks, post, renew = Hooks(tell), ZeroMqTransport.post, ZeroMqTransport.renew
-
-    def posts(
-        transport: ZeroMqTransport,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        then: Then,
-        **options: Any,
-    ) -> None:
-        message = (sender.role, sender.index, receiver.role, receiver.index, kind, options["order"])
-        done = hooks.sending(kind, message)
-
-        def tells(ago: float, error: Exception | None) -> None:
-            done()
-            then(ago, error)
-
-        post(transport, sender, receiver, kind, payload, then=tells, **options)
-
-    patch = pytest.MonkeyPatch()
-    hooks.install(patch)
-    patch.setattr(ZeroMqTransport, "post", posts)
-    patch.setattr(ZeroMqTransport, "renew", renews)
-
-
-def told(folder: Path, of: int = 0) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    """The events of all hosts in a generation, in the order in which they happened: their names, and what they tell."""
-    found = []
-    for path in folder.glob("*.events"):
-        with (
-            path.open("rb") as file,
-            contextlib.suppress(EOFError, pickle.UnpicklingError),
-        ):  # it was killed in the last
-            while True:
-                found.append(pickle.load(file))
-    ordered = sorted((one for one in found if one[1] == of), key=lambda one: one[0])
-    return [(event, values, named) for _, _, event, values, named in ordered]

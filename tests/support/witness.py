@@ -1,8 +1,7 @@
 """What holds of every run, checked from what its servers do, as `support.watching` tells it event by event.
 
 A `Witness` recomputes everything from what is published, read, sent and computed: rows are known by their contents, not by
-their stamps, and `min_epoch` is counted here once more. Events hold nothing of the program's own but plain values, so they
-may come from other processes, in the order in which they happened.
+their stamps, and `min_epoch` is counted here once more.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ class Witness:
         config: of the pipeline.
         epochs: that are trained.
         barriers: epochs before which there is one.
-        first: epoch that is trained: after a loss, the one that is run again.
-        version: of the weights then. They may contain the first epoch, which then only fills buffers.
 
     Attributes:
         synchronous_from: this epoch and later ones are synchronous; to be set before any of them begins.
@@ -46,11 +43,8 @@ class Witness:
         closed: pulls that found the stability gate closed.
     """
 
-    def __init__(
-        self, config: PipelineConfig, epochs: int, barriers: Iterable[int] = (), *, first: int = 0, version: int = 0
-    ) -> None:
-        self._config, self._epochs, self._barriers, self._first = config, epochs, frozenset(barriers), first
-        self._version = version
+    def __init__(self, config: PipelineConfig, epochs: int, barriers: Iterable[int] = ()) -> None:
+        self._config, self._epochs, self._barriers = config, epochs, frozenset(barriers)
         self._intervals = config.servers * config.intervals
         self.synchronous_from = 0 if config.synchronous else 1000
         self.stale = self.predicted = self.quorums = self.late = self.closed = 0
@@ -62,7 +56,7 @@ class Witness:
         self._received: dict[tuple[int, int, int], dict[int, np.ndarray]] = {}
         self._sent: dict[tuple[int, int, int], tuple[int, Any]] = {}
         self._owners: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
-        self._next = [first] * self._intervals
+        self._next = [0] * self._intervals
         self._walked: set[Pair] = set()
         self._unanswered: dict[Pair, set[Any]] = {}
         self._applied = Counter[Pair]()
@@ -85,9 +79,9 @@ class Witness:
 
     def allowed(self, interval: int, epoch: int) -> range:
         """Epochs of rows that an interval may read in an epoch."""
-        ahead = 0 if epoch == self._first else self.ahead(epoch)
+        ahead = 0 if epoch == 0 else self.ahead(epoch)
         exact = self._synchronous(epoch) or (interval, epoch) in self._exact
-        return range(epoch if exact else max(self._first, epoch - ahead - 1), epoch + ahead + 1)
+        return range(epoch if exact else max(0, epoch - ahead - 1), epoch + ahead + 1)
 
     def updates_before(self, epoch: int) -> int:
         """How many updates the epochs before this one are."""
@@ -98,7 +92,7 @@ class Witness:
 
     def min_epoch(self) -> int:
         """The first epoch that some interval has not finished: not all of its gradient applied, or of its rows delivered."""
-        epoch = self._first
+        epoch = 0
         while all(
             self._applied[pair] and pair in self._walked and not self._unanswered.get(pair)
             for pair in ((interval, epoch) for interval in range(self._intervals))
@@ -107,7 +101,7 @@ class Witness:
         return epoch
 
     def _synchronous(self, epoch: int) -> bool:
-        return epoch == self._first or epoch >= self.synchronous_from
+        return epoch == 0 or epoch >= self.synchronous_from
 
     def starts(self, interval: int, epoch: int) -> None:
         """An interval has entered an epoch."""
@@ -149,7 +143,7 @@ class Witness:
             self._exact.add((interval, epoch))
             self.closed += 1
         self._pulled[interval, epoch] = version, ahead, params + state
-        finished = max(self._first, epoch - self.ahead(epoch))
+        finished = max(0, epoch - self.ahead(epoch))
         assert version >= self.updates_before(finished), "weights lack finished epochs"
         if version < epoch and config.update == "per_epoch":
             server = interval % config.parameter_servers
@@ -206,15 +200,9 @@ class Witness:
 
     def begins_with(self, leaves: list[np.ndarray], is_open: bool) -> None:
         """Parameters, state and optimizer's state of a parameter server at first, and whether its gate is open."""
-        self._same(self._version, leaves)
+        self._same(0, leaves)
         assert is_open == (not self._config.gated), "training must begin synchronously"
-        self._open[self._version] = is_open
-
-    def version_of(self, leaves: list[np.ndarray]) -> int:
-        """Which version a parameter server has held that has these bits."""
-        bits = [leaf.tobytes() for leaf in leaves]
-        (found,) = (version for version, held in self._versions.items() if bits == [leaf.tobytes() for leaf in held])
-        return found
+        self._open[0] = is_open
 
     def holds(self, version: int, leaves: list[np.ndarray], calls: int, is_open: bool) -> None:
         """A parameter server has come to a version, in which a model that counts its calls has counted so many."""
@@ -394,11 +382,11 @@ class Witness:
 
     def ends(self, version: int, *, settled: bool) -> None:
         """All epochs are finished; the newest version, and whether nothing is on its way on any parameter server."""
-        every = {(interval, epoch) for interval in range(self._intervals) for epoch in range(self._first, self._epochs)}
+        every = {(interval, epoch) for interval in range(self._intervals) for epoch in range(self._epochs)}
         assert self._applied == Counter(every), "not every gradient is applied"
         newest = self.updates_before(self._epochs)
         assert version == newest
-        assert self._holders == dict.fromkeys(range(self._version + 1, newest + 1), self._config.parameter_servers)
+        assert self._holders == dict.fromkeys(range(1, newest + 1), self._config.parameter_servers)
         assert not any(self._stashed.values())
         assert settled
         assert self._stages.keys() == every
