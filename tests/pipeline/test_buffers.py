@@ -28,25 +28,6 @@ def ghost_block(shard: Shard) -> tuple[int, int, int]:
     return number, num_rows + int(bounds[number]), num_rows + int(bounds[number + 1])
 
 
-def test_a_row_buffer_has_own_rows_then_ghosts() -> None:
-    _, pieces = cut()
-    shard = pieces[0]
-    buffer = RowBuffer(shard, "in", (2,), np.float32)
-    assert buffer.rows.shape == (shard.last - shard.first + len(shard.ghosts["in"]), 2)
-    assert buffer.rows.dtype == np.float32
-    assert set(buffer.stamps.epochs.tolist()) == {NEVER}
-    number, first, last = ghost_block(shard)
-    ghosts = np.random.default_rng(0).normal(size=(last - first, 2)).astype(np.float32)
-    asyncio.run(buffer.publish(1, 7.0, epoch=4))
-    asyncio.run(buffer.receive(number, ghosts, epoch=3))
-    expected = np.zeros_like(buffer.rows)
-    expected[shard.bounds[1] : shard.bounds[2]] = 7.0
-    expected[first:last] = ghosts
-    np.testing.assert_array_equal(buffer.rows, expected)
-    assert (buffer.stamps.epochs[1], buffer.stamps.epochs[buffer.bounds.index((first, last))]) == (4, 3)
-    assert sorted(set(buffer.stamps.epochs.tolist())) == [NEVER, 3, 4]
-
-
 def test_an_older_message_never_replaces_newer_rows() -> None:
     _, pieces = cut()
     buffer = RowBuffer(pieces[0], "in", (), np.float32)
@@ -183,20 +164,3 @@ def test_what_is_merged_is_as_new_as_its_stamps_say() -> None:
                 assert float(buffer.rows[place]) in possible
                 checked += 1
     assert checked > 20
-
-
-def test_nothing_is_due_before_all_contributors_have_pushed() -> None:
-    network = Network(0)
-    shard, buffer = network.pieces[0], network.buffers[0]
-    contributors = shard.merge().contributors
-    alone = [
-        ghost
-        for ghost in range(len(shard.ghosts["in"]))
-        if contributors.neighbours[contributors.offsets[ghost] : contributors.offsets[ghost + 1]].tolist() == [0]
-    ]
-    asyncio.run(buffer.publish(0, 1.0, 0))
-    ghosts, epochs = buffer.due(0)
-    assert ghosts.tolist() == alone
-    assert alone
-    assert len(alone) < len(set(shard.unique_sources(0)[shard.unique_sources(0) >= shard.last - shard.first].tolist()))
-    assert set(epochs.tolist()) == {0}

@@ -24,7 +24,9 @@ def spawn(gate: Gate, entered: list[tuple[int, int]], *pairs: tuple[int, int]) -
     return [asyncio.create_task(enters(gate, *pair, entered)) for pair in pairs]
 
 
-def test_those_that_wait_are_let_in_by_number() -> None:
+def test_those_that_wait_are_let_in_by_number_and_reported_before_they_wake() -> None:
+    """Between the two nothing may be decided as if they still stood."""
+
     async def scenario() -> None:
         reported: list[Started] = []
         gate, entered = Gate(allowance(0), reported.append), list[tuple[int, int]]()
@@ -32,28 +34,12 @@ def test_those_that_wait_are_let_in_by_number() -> None:
         await turns()
         gate.allow(allowance(0))  # a repeat
         await turns()
-        assert not entered
-        assert not reported
-        gate.allow(allowance(1))
+        assert entered == reported == []
+        for horizon in (1, 2):
+            gate.allow(allowance(horizon))
+            assert reported == [(0, 1), (1, 1), (2, 1)]
         await asyncio.gather(*tasks)
-        assert entered == reported == [(0, 1), (1, 1), (2, 1)]
-
-    asyncio.run(scenario())
-
-
-def test_it_is_reported_when_let_in_and_not_when_it_wakes() -> None:
-    """Between the two nothing may be decided as if it still stood."""
-
-    async def scenario() -> None:
-        reported: list[Started] = []
-        gate = Gate(allowance(0), reported.append)
-        tasks = spawn(gate, [], (0, 1))
-        await turns()
-        gate.allow(allowance(1))
-        assert reported == [(0, 1)]
-        gate.allow(allowance(2))
-        assert reported == [(0, 1)]
-        await asyncio.gather(*tasks)
+        assert entered == reported
 
     asyncio.run(scenario())
 

@@ -13,7 +13,6 @@ from dorylax.pipeline.prepare import prepare
 from dorylax.program import PASSES
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.rows.types import Rows
-from dorylax.program.tasks.steps import Publication
 from dorylax.program.tracing.spec import DataSpec
 
 
@@ -27,69 +26,6 @@ def plan(model: str, *, reorder: bool = False, dropout: bool = True) -> Plan:
     return prepare(
         take_apart(module), DataSpec.of(data), tuple(name for name in PASSES if reorder or name != "reorder")
     ).plan
-
-
-def operators(found: Plan) -> list[tuple[str, str]]:
-    return [(step.kind, step.operator.removeprefix("dorylax_")) for step in found.epoch if step.operands]
-
-
-def shown(publications: tuple[Publication, ...]) -> list[tuple[str, tuple[int, ...], bool]]:
-    return [(one.direction, tuple(one.var.aval.shape[2:]), one.copied) for one in publications]
-
-
-def test_gcn_pulls_both_ways_and_keeps_nothing() -> None:
-    """Its backward pass needs nothing that the forward pass has read: sums are linear."""
-    found = plan("gcn")
-    assert operators(found) == [("gather", "gather_sum")] * 4
-    assert shown(found.publications) == [
-        ("in", (8,), False),
-        ("in", (3,), False),
-        ("out", (3,), False),
-        ("out", (8,), False),
-    ]
-    assert [step.kind for step in found.epoch] == ["stage", "gather"] * 4 + ["stage"]
-    assert not any(one.constant for one in found.publications)
-    assert found.once  # degrees, for the norm
-    assert found.stages_with_sums == tuple(step.index for step in found.epoch if step.label.endswith("∇AV"))
-
-
-def test_reordered_gcn_sends_features_and_no_gradient_of_theirs() -> None:
-    found = plan("gcn", reorder=True)
-    assert shown(found.publications) == [("in", (5,), False), ("in", (3,), False), ("out", (3,), False)]
-
-
-def test_largest_neighbours_are_kept_for_the_backward_pass_which_pushes() -> None:
-    found = plan("sage")
-    assert [pair for pair in operators(found) if pair[0] == "push"] == [("push", "select_sum")]
-    (push,) = [step for step in found.epoch if step.kind == "push"]
-    through = [operand for operand in push.operands if operand.publication is not None]
-    assert [operand.role for operand in through] == ["own"]
-    assert [one.copied for one in found.publications].count(True) == 1
-    assert found.publications[through[0].publication or 0].copied
-    assert {one.direction for one in found.publications} == {"in"}
-
-
-def test_attention_keeps_source_rows_and_pushes_edge_gradients() -> None:
-    found = plan("gat")
-    copied = [number for number, one in enumerate(found.publications) if one.copied]
-    again = {
-        operand.publication
-        for step in found.epoch
-        for operand in step.operands
-        if step.operator == "dorylax_edge_dot" and operand.publication is not None
-    }
-    assert set(copied) == again
-    assert len(copied) == 2  # one of each layer
-    pushes = [name for kind, name in operators(found) if kind == "push"]
-    assert pushes == ["gather_weighted", "collect"] * 2
-    assert any(step.space == "edge" and step.kind == "stage" for step in found.epoch)
-
-
-def test_data_read_through_edges_are_published_once() -> None:
-    found = plan("sage", dropout=False)
-    first = found.publications[0]
-    assert (first.constant, first.copied) == (True, False)
-    assert not [step for step in found.epoch if 0 in step.publishes]
 
 
 @pytest.mark.parametrize("model", OPTIONS)

@@ -110,15 +110,6 @@ def test_the_state_before_stays_valid_and_shares_nothing_with_what_was_given() -
     np.testing.assert_array_equal(state.state["mean"], 1)
 
 
-def test_it_goes_on_from_a_given_state() -> None:
-    first = served(OPTIMIZERS["clipped adam"], steps=2)
-    step = OptimizerStep(OPTIMIZERS["clipped adam"], PARAMS)
-    state = step.start(jax.tree.map(np.asarray, first.params), {}, jax.tree.map(np.asarray, first.opt_state), 2)
-    for number in range(2, STEPS):
-        state = step(state, update(number))
-    assert_identical(state[1:], served(OPTIMIZERS["clipped adam"])[1:])
-
-
 def test_versions_follow_one_another() -> None:
     step = OptimizerStep(optax.sgd(1.0), PARAMS)
     with pytest.raises(ValueError, match="update 2 does not follow version 0"):
