@@ -1,4 +1,4 @@
-"""Servers as processes of their own: what they cost, send and hold, and how far they scale.
+"""Servers as processes of their own: what they cost, send and hold.
 
     python benchmarks/cluster.py                                           # all, 20 minutes on two cores
     python benchmarks/cluster.py --only overhead --servers 2 4
@@ -14,23 +14,17 @@ left the sockets of hosts in messages between graph servers, frames and headers,
 compared with the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
 and the driver holds no graph. A run for which memory does not suffice is ended; its size then is the least that it takes,
 so that the hosts' share of it is an upper bound.
-
-**scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
-as many vertices for each server (weak); synchronous, and with S = 1. The critical path is split by what it was on: graph
-threads, tensor workers, messages, or parameter servers.
 """
 
 from __future__ import annotations
 
 import argparse
-import bisect
 import contextlib
 import os
 import statistics
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +37,12 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
-from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from harness.command_line import parsed, parser_of, write_json
 from harness.measure import GIB, cpu_seconds, proportional_bytes, watched
 
 # isort: split
 from support.processes import below
-
-RESOURCES = ("graph", "tensor", "network", "parameters")
-_SAME = 1e-12  # seconds: of times that were added up differently
 
 
 class Side:
@@ -196,88 +186,14 @@ def memory(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"size": size, "inline": inline._asdict(), "hosts": hosts._asdict()}
 
 
-def critical_path(spans: Sequence[Span], begin: float, end: float) -> Counter[str]:
-    """Seconds of a stretch of virtual time by the resource that its critical path was on.
-
-    In virtual time a task begins at the very moment at which the last of its inputs has come: a task of its own interval, a
-    free thread of its server, or a message. So the path goes from the task that ends last to one that ended as it began, and
-    where none did, messages were on their way ("network"). Spans of messages last until they are acknowledged, which only
-    the end of an interval's epoch waits for, and are not followed.
-    """
-    tasks = sorted((span for span in spans if span.resource != "network"), key=lambda span: span.end)
-    ends = [span.end for span in tasks]
-    found: Counter[str] = Counter()
-    now, last = end, None
-
-    def likeness(span: Span) -> tuple[bool, bool, float]:
-        """How likely it is that the last task waited for this one, of those that ended as it began."""
-        same = last is not None and (span.interval, span.epoch) == (last.interval, last.epoch)
-        queue = last is not None and (span.resource, span.server) == (last.resource, last.server)
-        return same, queue, span.end - span.start
-
-    while now > begin + _SAME:
-        stop = bisect.bisect_right(ends, now + _SAME)
-        while stop and tasks[stop - 1].start >= now - _SAME:  # tasks without a duration would lead nowhere
-            stop -= 1
-        if not stop:
-            found["network"] += now - begin
-            break
-        first = bisect.bisect_left(ends, ends[stop - 1] - _SAME)
-        chosen = max((span for span in tasks[first:stop] if span.start < now - _SAME), key=likeness)
-        found["network"] += max(0.0, now - max(chosen.end, begin))
-        found[chosen.resource] += max(0.0, min(chosen.end, now) - max(chosen.start, begin))
-        now, last = chosen.start, chosen
-    return found
-
-
-def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Virtual epochs on more and more servers."""
-    found: list[dict[str, Any]] = []
-    print(f"{'':<14}{'servers':>7}{'vertices':>10}  s per epoch  ratio  {'MB sent':>8}  critical path", flush=True)
-    for kind in ("strong", "weak"):
-        for mode in ("pipe", "async"):
-            base = 0.0
-            for servers in arguments.scaling_servers:
-                share = servers if kind == "weak" else max(arguments.scaling_servers)
-                vertices = share * arguments.scaling_vertices
-                row = {"series": f"{kind} {mode}", "servers": servers, "vertices": vertices}
-                row |= virtual_epochs(vertices, mode=mode, servers=servers)
-                found.append(row)
-                base = base or row["epoch_seconds"]
-                path = ", ".join(f"{name} {share:4.0%}" for name, share in row["path"].items())
-                print(
-                    f"{row['series']:<14}{servers:>7}{vertices:>10,}  {row['epoch_seconds']:>11.3f}  "
-                    f"{base / row['epoch_seconds']:>5.2f}  {row['message_bytes'] / 1e6:>8.1f}  {path}",
-                    flush=True,
-                )
-    return found
-
-
-def virtual_epochs(vertices: int, epochs: int = 3, **options: Any) -> dict[str, Any]:
-    """Virtual seconds of an epoch on average, after one that does not count, and where its critical path was."""
-    data = load("communities", size="medium", num_vertices=vertices, num_edges=20 * vertices)
-    parts = take_apart(GCN(data.num_features, 64, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
-    pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(clock="virtual", intervals=4, **options))
-    spans: list[Span] = []
-    with contextlib.closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
-        run.run_epoch()
-        begin, before = run.seconds, run.counters()["message_bytes"]
-        for _ in range(epochs):
-            run.run_epoch()
-        end, sent = run.seconds, run.counters()["message_bytes"] - before
-    path = critical_path(spans, begin, end)
-    shares = {resource: path[resource] / (end - begin) for resource in RESOURCES}
-    return {"epoch_seconds": (end - begin) / epochs, "message_bytes": sent / epochs, "path": shares}
-
-
-PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {"overhead": overhead, "memory": memory, "scaling": scaling}
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {"overhead": overhead, "memory": memory}
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--hidden", type=int, default=128, help="width, but of the flagship's model and of scaling")
+    parser.add_argument("--hidden", type=int, default=128, help="width, but of the flagship's model")
     group = parser.add_argument_group("overhead")
     group.add_argument("--servers", type=int, nargs="+", default=[2, 4])
     group.add_argument("--graphs", nargs="+", help="of the two (both)")
@@ -289,13 +205,10 @@ def main() -> None:
     group.add_argument("--size", default="reddit-small", help="of `communities`")
     group.add_argument("--method", default="range", help="of the partition")
     group.add_argument("--folder", type=Path, help="where the partition is kept; a temporary one by default")
-    group = parser.add_argument_group("scaling")
-    group.add_argument("--scaling-servers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    group.add_argument("--scaling-vertices", type=int, default=800, help="for each server of the largest number")
     tiny: dict[str, Any] = {"servers": [1], "flagship": "tiny", "graphs": ["flagship"], "edges": 4000, "hidden": 8}
-    tiny |= {"epochs": 1, "rounds": 1, "scaling_servers": [2], "scaling_vertices": 100}
+    tiny |= {"epochs": 1, "rounds": 1}
     # Memory takes processes by the dozen.
-    arguments = parsed(parser, only=["overhead", "scaling"], size="tiny", **tiny)
+    arguments = parsed(parser, only=["overhead"], size="tiny", **tiny)
     write_json(arguments.json, {"schema": 2} | {name: PARTS[name](arguments) for name in arguments.only})
 
 

@@ -4,7 +4,7 @@
     python benchmarks/larger.py friendster --scale 0.05 --memory 1.5GiB --folder /data/larger
     python benchmarks/larger.py reddit-small --model gat --scale 0.1 --memory 700MiB
     python benchmarks/larger.py products --layers 3 --norm layer --memory 3GiB
-    python benchmarks/larger.py reddit-small --memory 1GiB 2GiB 4GiB 8GiB 16GiB --plot memory.png
+    python benchmarks/larger.py reddit-small --memory 1GiB 2GiB 4GiB 8GiB 16GiB
 
 A graph in one of the shapes below is generated into an archive part by part, unless one is there, in an order of its
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
@@ -39,7 +39,7 @@ import numpy as np
 
 from dorylax.settings.byte_sizes import parse_bytes
 from harness.child import in_child
-from harness.command_line import parsed, parser_of, plotted, write_json
+from harness.command_line import parsed, parser_of, write_json
 from harness.measure import GIB, peak_bytes
 
 
@@ -319,7 +319,6 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.0, help="of all but GAT; with it nothing is computed once")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
-    parser.add_argument("--plot", type=Path, help="draw seconds of an epoch against the limit here")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parsed(parser, shape="tiny", memory=["92%"])
     shape = SHAPES[arguments.shape]
@@ -348,25 +347,7 @@ def main() -> None:
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)
-    if arguments.plot is not None:
-        draw(arguments.plot, arguments.shape, runs)
     write_json(arguments.json, summary | {"runs": runs})
-
-
-def draw(path: Path, shape: str, runs: list[dict[str, Any]]) -> None:
-    """Seconds of an epoch and of an evaluation against the limit."""
-    limits = [run["limit"] / GIB for run in runs]
-    with plotted(path, size=(6, 3.2)) as axes:
-        axes.plot(limits, [statistics.median(run["epoch_seconds"][1:]) for run in runs], "o-", label="epoch")
-        axes.plot(limits, [run["evaluation_seconds"] for run in runs], "s--", label="evaluation")
-        for limit, run in zip(limits, runs, strict=True):
-            if run["streamed"] is not None:
-                axes.axvspan(limit / 2**0.5, limit * 2**0.5, color="0.93", zorder=0)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(limits, [f"{limit:g} GiB" for limit in limits])
-        axes.set(xlim=(limits[0] / 2**0.5, limits[-1] * 2**0.5), ylim=(0, None), ylabel="seconds", title=shape)
-        axes.set_xlabel("limit of memory (grey: the run streams)")
-        axes.legend(frameon=False)
 
 
 def _print(found: dict[str, Any]) -> None:

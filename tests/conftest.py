@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import pytest
 from hypothesis import settings
-from support import compilation, error_texts, tiers, type_checks
+from support import compilation, tiers, type_checks
 from support.ray_cluster import ray_cluster  # noqa: F401
 
 # Before any other conftest.py imports the package: a module that is imported earlier stays unchecked. Options are not parsed
@@ -39,7 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    error_texts.configure(config)
     compilation.quickly()
     compilation.in_one_context()
     # Tests compile the same functions again and again. JAX caches them on disk, in a folder of this session alone: another
