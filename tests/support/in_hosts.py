@@ -150,14 +150,6 @@ def fail_at(interval: int, epoch: int) -> None:
     RUN["gather"] = fails
 
 
-def send_one_at_a_time() -> None:
-    """Graph servers have one message on its way, however small."""
-    from dorylax.pipeline.hosts import members
-    from dorylax.pipeline.transport.delivery import Window
-
-    members.Window = lambda: Window(1)
-
-
 def refuse() -> None:
     """Graph servers refuse their settings."""
     from dorylax.pipeline import member

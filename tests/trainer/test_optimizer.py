@@ -136,14 +136,6 @@ def test_every_optimizer_takes_a_schedule(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"final_share": 0.1}, "optimizer.final_share = 0.1 needs optimizer.schedule"),
-        ({"schedule_epochs": 9}, "optimizer.schedule_epochs = 9 needs optimizer.schedule"),
-        ({"schedule": "exponential", "final_share": 0.0}, "must be > 0 with optimizer.schedule=exponential"),
-        (
-            {"schedule": "cosine", "warmup_epochs": 5, "schedule_epochs": 5},
-            "must be < optimizer.schedule_epochs = 5, got 5",
-        ),
-        ({"schedule": "step"}, "must be one of cosine, linear, exponential, got 'step'"),
         ({"learning_rate": 1e-320}, r"learning_rate must be ≥ 1\.18e-38, below which float32 is 0, got 1e-320"),
         ({"learning_rate": 1e-40}, r"learning_rate must be ≥ 1\.18e-38"),  # XLA flushes subnormal numbers to 0
         ({"epsilon": 1e-46}, r"epsilon must be ≥ 1\.18e-38"),

@@ -67,18 +67,6 @@ def test_every_way_to_train_has_the_step_sizes_of_optax(way: str) -> None:
         np.testing.assert_allclose(mine, theirs, atol=2e-4)
 
 
-@pytest.mark.parametrize("way", ["one machine", "pipe"])
-def test_resumed_is_bit_identical(way: str, tmp_path: Any) -> None:
-    """The schedule's end is given, and the run ends twice before it."""
-    given = {**GIVEN, "optimizer.schedule_epochs": 8, **PIPELINES[way]}
-    whole = Trainer.from_config(RunConfig.resolve(given)).fit().last_params
-    for epochs in (2, 5, 8):
-        config = RunConfig.resolve(given, {"train.epochs": epochs})
-        result = Trainer.from_config(config, run_directory=tmp_path / "run", resume=epochs > 2).fit()
-    for mine, theirs in zip(jax.tree.leaves(result.last_params), jax.tree.leaves(whole), strict=True):
-        assert (mine == theirs).all()
-
-
 def test_more_epochs_alone_would_be_another_schedule(tmp_path: Any) -> None:
     Trainer.from_config(RunConfig.resolve(GIVEN), run_directory=tmp_path / "run").fit()
     longer = RunConfig.resolve(GIVEN, {"train.epochs": 9})

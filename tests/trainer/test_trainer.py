@@ -477,13 +477,6 @@ def test_nothing_is_left_in_a_directory_of_others(trainer, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_predict_from_a_run_directory(trainer, tmp_path):
-    runner = trainer(run_directory=tmp_path)
-    runner.fit()
-    np.testing.assert_array_equal(trainer(run_directory=tmp_path).predict(), runner.predict())
-    np.testing.assert_array_equal(trainer(run_directory=tmp_path).predict("last"), runner.predict("last"))
-
-
 def test_the_summary_is_written_last(trainer, watcher, tmp_path, monkeypatch):
     """Whoever sees it finds everything else there, what observers write included."""
     at_end = []
@@ -526,13 +519,10 @@ def test_summary(trainer, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, r"train\.epochs must be ≥ 1, got 0"),
         ({"eval_every": 0}, r"train\.eval_every must be ≥ 1, got 0"),
         ({"seed": 2**31}, r"train\.seed must be ≥ 0 and < 2147483648, got 2147483648"),
         ({"seed": -1}, r"train\.seed must be ≥ 0 and < 2147483648, got -1"),
-        ({"patience": 0}, r"train\.patience must be ≥ 1, got 0"),
         ({"checkpoint_every": -1}, r"train\.checkpoint_every must be ≥ 0, got -1"),
-        ({"target_accuracy": 81.5}, r"train\.target_accuracy must be > 0 and ≤ 1, got 81\.5"),
         ({"keep_checkpoints": 0}, r"keep_checkpoints must be ≥ 1, got 0"),
         ({"keep_checkpoints": True}, r"keep_checkpoints must be a whole number ≥ 1, got true"),
         (

@@ -201,12 +201,3 @@ def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_pa
         process.kill()
         process.communicate()
     until(lambda: not {one.pid for one in alive()} & set(pids))
-
-
-def test_servers_without_room_are_told(ray_cluster: RayCluster) -> None:
-    servers = config(ray_cluster, ray={"timeout": 3, "cpus": 4})
-    with (
-        pytest.raises(HostError, match=r"no room for 3 servers within 3 s .* each needs 4 CPUs; it has"),
-        running("gcn", DATA, servers),
-    ):
-        pass

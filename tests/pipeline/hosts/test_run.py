@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.in_hosts import fail_at, first_in_hosts, refuse, send_one_at_a_time
+from support.in_hosts import fail_at, first_in_hosts, refuse
 from support.leftovers import children, sockets
 from support.pipelines import (
     farthest,
@@ -84,16 +84,6 @@ def test_synchronous_training_is_that_of_one_machine(model: str, dtype: str, opt
     assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "async", "staleness": 0, "freshness": 1}], ids=["synchronous", "S=0"])
-def test_messages_that_go_one_at_a_time_come_too(options: dict[str, Any]) -> None:
-    jax.config.update("jax_enable_x64", True)
-    with first_in_hosts(send_one_at_a_time):
-        found = train_pipeline("gat", DATA, EPOCHS, config(servers=3, **options), dtype="float64")
-    if not options:
-        assert farthest(found, train_single("gat", DATA, EPOCHS, dtype="float64")) <= 1e-9
-    assert len(found.losses) == EPOCHS
-
-
 def test_what_may_be_asked_between_epochs(tmp_path: Path) -> None:
     spans: list[Span] = []
     options = config(mode="async", parameter_servers=2)
@@ -124,25 +114,6 @@ def test_what_may_be_asked_between_epochs(tmp_path: Path) -> None:
     assert counters["messages"] > 0
     tasks = {(span.resource, span.server) for span in spans if span.epoch == 1}
     assert tasks >= {("graph", 0), ("graph", 1), ("tensor", 0), ("tensor", 1)}
-
-
-def test_what_one_process_has_saved_others_go_on_with_and_back() -> None:
-    """Synchronous epochs, whose numbers do not depend on who was faster."""
-    losses: dict[str, list[float]] = {}
-    trees: Any = None
-    for kinds in (("inline", "inline"), ("inline", "processes"), ("processes", "inline")):
-        found = losses.setdefault(" ".join(kinds), [])
-        with running("drifting", DATA, config(hosts=kinds[0])) as run:
-            run.barrier(2)
-            found += [run.run_epoch().loss, (last := run.run_epoch()).loss]
-            saved = run.save()
-            trees = jax.tree.map(np.array, (last.params, last.opt_state, last.state))
-        with running("drifting", DATA, config(hosts=kinds[1]), epoch=2, trees=trees, saved=saved) as run:
-            run.barrier(4)
-            found += [run.run_epoch().loss, run.run_epoch().loss]
-            assert run.counters()["tensor_tasks"] > 0
-    one, *others = losses.values()
-    assert others == [pytest.approx(one, rel=1e-6)] * 2
 
 
 @pytest.mark.parametrize(("model", "hosts"), [("gat", None), ("drifting", 2)])
