@@ -13,24 +13,14 @@ import pytest
 from jax import export
 
 import dorylax
-from dorylax import jax_internals
 from dorylax.jax_internals import (
-    Literal,
     as_written_at,
-    close,
-    eval_jaxpr,
     first_source_line,
-    fresh_var,
-    is_key,
-    is_literal,
     make_jaxpr_of,
     multiple_of,
-    replace_equation,
     size_at,
     source_lines,
     symbols_of,
-    type_of,
-    variables,
     without_lapack,
     without_locations,
     written_at,
@@ -58,30 +48,6 @@ def test_dimensions() -> None:
     assert int(size_at(2 * n, {"n": jnp.int32(4)})) == 8
     assert [multiple_of(dim) for dim in (n, 6 * e)] == [("n", 1), ("e", 6)]
     assert [multiple_of(dim) for dim in (4, n + 1, n * e, n + e, n * n, n // 2)] == [None] * 6
-
-
-def test_equations_are_rewritten() -> None:
-    offset = np.arange(3, dtype=np.float32)
-    closed = make_jaxpr_of(lambda x: jnp.sin(x) + offset, VECTOR)
-    sine, plus = closed.jaxpr.eqns
-    assert not is_literal(plus.invars[1])
-    x, y, z = (fresh_var(closed.jaxpr.invars[0].aval) for _ in range(3))
-    assert x != y
-    held = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    (const,) = held
-    two = Literal(np.float32(2), jax.core.ShapedArray((), jnp.float32))
-    equations = [replace_equation(sine, [x], [y]), replace_equation(plus, [y, const], [z])]
-    rewritten = close([x], [z, two], equations, held)
-    values = eval_jaxpr(rewritten.jaxpr, rewritten.consts, np.ones(3, np.float32))
-    np.testing.assert_allclose(values[0], np.sin(1) + offset, rtol=1e-6)
-    assert values[1] == 2
-    assert variables([x, two, y]) == [x, y]
-    assert (type_of(x).shape, type_of(x).dtype) == ((3,), jnp.float32)
-
-
-def test_keys_are_told_from_numbers() -> None:
-    assert is_key(jax.typeof(jax.random.key(0)))
-    assert not is_key(jax.typeof(jax.random.key_data(jax.random.key(0))))
 
 
 def written_here(x: Any) -> Any:
@@ -145,7 +111,3 @@ def test_lapack_is_left_alone_in_this_thread_only_for_a_while() -> None:
     with pytest.raises(RuntimeError, match="inside"):
         fail()
     assert _export._ensure_backends_initialized is before
-
-
-def test_all_names_exist() -> None:
-    assert all(hasattr(jax_internals, name) for name in jax_internals.__all__)

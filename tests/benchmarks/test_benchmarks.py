@@ -37,7 +37,6 @@ PRINTS = {
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
     "gpu": r"(?s)device: .*model GAT, gradient .*tiny, gcn +\S+ ms",
-    "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
     "importing": r"dorylax import, slice .* M edges/s +peak (.*\n)sort -n, slice .*\npandas, slice",
     "larger": r"losses \d.*; peak \d(.*\n)+(.*nothing was streamed|epochs take \d.* × the larger bound)",
     "latency_hiding": r"pipe / bound +\d",
