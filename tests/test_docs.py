@@ -120,16 +120,6 @@ def test_the_guide_to_experiments_runs(
     assert "adam" in capsys.readouterr().out  # what the last example prints
 
 
-def commands(page: str) -> list[list[str]]:
-    """The words of each command that a page's blocks for the shell have; of `ray exec` what it runs on the head."""
-    found = []
-    for block in re.findall(r"^ *```sh\n(.*?)^ *```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            found.append(shlex.split(words[3]) if words[:2] == ["ray", "exec"] else words)
-    return [words for words in found if words]
-
-
 def parsed(command: click.Command, words: list[str]) -> click.Context:
     """What a command makes of its words; it is not run.
 
@@ -144,24 +134,6 @@ def parsed(command: click.Command, words: list[str]) -> click.Context:
     return context
 
 
-def test_the_commands_of_the_guide_to_clusters_are_such() -> None:
-    """They need several machines, or take long; that they exist, and that their settings go together, needs neither."""
-    ours = [words for words in commands("cluster.md") if words[0] in ("dorylax", "python")]
-    configurations = []
-    for program, *words in ours:
-        assert program == "dorylax"
-        context = parsed(cli, words)
-        if settings := context.params.get("settings"):
-            given = collect(None, {"data.name": context.params["data"]}, settings)
-            configurations.append(RunConfig.resolve(given.values))
-    assert len(ours) >= 6
-    hosts = {config.pipeline.hosts for config in configurations if config.pipeline is not None}
-    assert hosts == {"processes", "ray"}
-    for words in commands("cluster.md"):
-        if words[0] == "ray":
-            assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
-
-
 def of_ours(page: str) -> list[tuple[click.Command, list[str]]]:
     """The commands of a page that are dorylax's own, with their words."""
     found: list[tuple[click.Command, list[str]]] = []
@@ -170,6 +142,7 @@ def of_ours(page: str) -> list[tuple[click.Command, list[str]]]:
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r" && | > ", line):
                 words = shlex.split(part, comments=True)
+                words = shlex.split(words[3]) if words[:2] == ["ray", "exec"] else words
                 while words and re.match(r"[A-Z_]+=", words[0]):
                     words = words[1:]
                 if words and Path(words[0]).name == "dorylax":

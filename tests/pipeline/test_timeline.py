@@ -61,13 +61,3 @@ def test_in_a_lane_nothing_overlaps_and_there_are_no_more_than_are_needed(
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(found))
     every = [times for found in lanes.values() for times in found]
     assert len(lanes) <= max((sum(a <= start <= b for a, b in every) for start, _ in every), default=0)
-
-
-def test_lanes_that_are_there_go_on() -> None:
-    before = [task(0, 2), task(1, 3), task(1, 4, server=1)]
-    one = Lanes()
-    names = [event for event in shown(one, before) if event["ph"] == "M"]
-    one.free()
-    other = Lanes(names)
-    after = [task(5, 6), task(5, 7), task(5, 8), task(9, 10, server=1)]
-    assert shown(one, after) == shown(other, after)

@@ -12,7 +12,6 @@ import pytest
 from flax import nnx
 
 from dorylax.config import RunConfig
-from dorylax.errors import InputError, RunWarning
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.graph import Graph
@@ -20,7 +19,6 @@ from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.store.run_directory import RunDirectoryError
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs
@@ -197,20 +195,3 @@ def test_estimates_of_memory_compile_the_same_step(monkeypatch, gathered):
     monkeypatch.setattr(StepFunctions, "optimised", optimised)
     of_config.estimate(RunConfig.resolve({"data.size": "tiny", "single.gathered": gathered}))
     assert asked == [gathered]
-
-
-def test_a_run_goes_on_only_as_it_began(trainer, tmp_path):
-    options = {"run_directory": tmp_path, "resume": True}
-    trainer(epochs=2, **options).fit()
-    there = re.escape('single.gathered: "float32" there, "bfloat16" here')
-    with pytest.raises(RunDirectoryError, match=there):
-        trainer(epochs=3, gathered="bfloat16", **options).fit()
-    assert trainer(epochs=3, gathered="float32", **options).fit().first_epoch == 2
-    # Without the configuration, the checkpoint still says so.
-    config = tmp_path / "config.yaml"
-    config.write_text(config.read_text().replace("gathered: float32", "gathered: bfloat16"))
-    with (
-        pytest.warns(RunWarning, match="not as it was written"),
-        pytest.raises(InputError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
-    ):
-        trainer(epochs=4, gathered="bfloat16", **options).fit()

@@ -226,13 +226,6 @@ def test_resumed_is_bit_identical(trainer, tmp_path, same, timeless, watcher):
     assert RunDirectory.open(tmp_path / "run").complete
 
 
-def test_more_epochs_continue_a_finished_run(trainer, tmp_path, same):
-    options = {"run_directory": tmp_path, "resume": True}
-    short = trainer(epochs=12, **options).fit()
-    assert trainer(epochs=12, **options).fit().history == short.history
-    assert same(trainer(epochs=20, **options).fit().last_params, trainer(epochs=20).fit().last_params)
-
-
 def test_what_a_disk_has_left_half_written_goes_where_nothing_is_left_to_train(trainer, tmp_path):
     options = {"run_directory": tmp_path, "resume": True, "epochs": 3}
     trainer(**options).fit()

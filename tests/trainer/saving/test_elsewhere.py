@@ -245,14 +245,6 @@ def test_one_that_was_killed_before_its_first_checkpoint_begins_again(
     assert trained(trainer, tmp_path / "run", there, 4).first_epoch == 0
 
 
-def test_a_damaged_configuration_is_written_anew(trainer: Make, tmp_path: Path, there: str) -> None:
-    trained(trainer, tmp_path / "run", there, 2)
-    file = tmp_path / "run" / "config.yaml"
-    file.write_text(file.read_text().replace("seed: 0", "seed: 1"))
-    with pytest.warns(UserWarning, match="is not as it was written"):
-        assert trained(trainer, tmp_path / "run", there, 3).first_epoch == 2
-
-
 def test_a_damaged_one_is_passed_over(trainer: Make, tmp_path: Path, there: str) -> None:
     trained(trainer, tmp_path / "run", there, 2)
     storage = open_storage(where := place(tmp_path / "run", there))
