@@ -56,7 +56,8 @@ def test_repeats_keep_the_first_and_late_ones_start_nothing() -> None:
     assert len(assembly) == 1
     assert assembly.add(Push(0, 1, 1, {})) == {0: {"w": "first"}, 1: {}}
     assert assembly.add(Push(0, 1, 1, {})) is None
-    assert assembly.add(Push(0, 0, 0, {})) is None
+    for interval in range(2):  # of epochs before the first one
+        assert assembly.add(Push(interval, 0, 0, {})) is None
     assert len(assembly) == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.datasets import load
-from dorylax.layers import GCN
+from dorylax.layers import GAT, GCN, GraphSAGE
 from dorylax.ops.gather import gather
 from dorylax.program.passes import PASSES
 from dorylax.trainer import Trainer
@@ -47,6 +47,18 @@ def reordered(tiny):
 def losses(model, data, **options):
     chosen = {"optimizer": ADAM, "epochs": 5, "eval_every": 5, **options}
     return [record.loss for record in Trainer(model, data, **chosen).fit().history]
+
+
+MODELS = {
+    "gat": lambda rngs: GAT(16, 4, 4, heads=2, dropout=0.5, attention_dropout=0.5, rngs=rngs),
+    "sage-max": lambda rngs: GraphSAGE(16, 8, 4, aggregation="max", dropout=0.5, rngs=rngs),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)  # those that fold normalisation: trainer/test_folded.py
+def test_trains_as_the_plain_model(tiny, name):
+    own, plain = (losses(MODELS[name](nnx.Rngs(0)), tiny, optimize=optimize) for optimize in (True, False))
+    np.testing.assert_allclose(own, plain, rtol=1e-4)
 
 
 def test_flax_dropout_is_drawn_by_vertex_id(tiny, reordered):
