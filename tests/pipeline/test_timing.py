@@ -1,4 +1,4 @@
-"""A run of timing alone takes, costs and does what the run with numbers does."""
+"""A run of timing alone takes, costs and does what the run with numbers does; also on clusters whose tasks contend."""
 
 from __future__ import annotations
 
@@ -139,3 +139,52 @@ def test_it_needs_the_virtual_clock_and_a_shard_for_each_server():
         timed_pipeline(parts, data, whole.pieces, config.model_copy(update={"clock": "real"}))
     with pytest.raises(ConfigError, match=r"pipeline.servers = 2, but there are shards of 1"):
         timed_pipeline(parts, data, whole.pieces[:1], config)
+
+
+# Clusters whose tasks slow each other down, and whose functions start cold.
+
+
+def config(mode: str) -> PipelineConfig:
+    tensor = TensorConfig(placement="functions")
+    return PipelineConfig(clock="virtual", servers=2, intervals=3, edge_chunk=EDGE_CHUNK, mode=mode, tensor=tensor)
+
+
+@pytest.mark.parametrize("mode", ["pipe", "async"])
+def test_a_run_that_goes_on_is_the_run_that_never_stopped(mode: str) -> None:
+    """Functions that were warm are warm: else the first epoch would wait for them once more."""
+    with rented(CONTENDED["default"]):
+        pipeline, parts = make_pipeline("gcn", messy_data(32, 120), config(mode))
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as whole:
+            whole.barrier(2)
+            whole.run_epoch()
+            middle = whole.run_epoch()
+            saved = whole.save()
+            assert saved is not None
+            expected = [whole.run_epoch().seconds for _ in range(2)]
+            end = whole.seconds
+        trees = (middle.params, middle.opt_state, middle.state)
+        with contextlib.closing(pipeline.start(*trees, epoch=2, saved=saved)) as again:
+            assert [again.run_epoch().seconds for _ in range(2)] == expected
+            assert again.seconds == end
+
+
+def test_functions_start_cold_once() -> None:
+    cluster = CONTENDED["default"]
+    with rented(cluster):
+        pipeline, parts = make_pipeline("gcn", messy_data(32, 120), config("pipe"))
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
+            seconds = [run.run_epoch().seconds for _ in range(3)]
+    assert seconds[0] > cluster.function.cold_start > max(seconds[1:])
+
+
+def test_a_cluster_without_functions_trains_on_its_servers() -> None:
+    losses = {}
+    for functions in (100, 0):
+        with rented(dataclasses.replace(CONTENDED["default"], functions=functions)):
+            pipeline, parts = make_pipeline("gcn", messy_data(32, 120), config("pipe"))
+            with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
+                losses[functions] = [run.run_epoch().loss for _ in range(3)]
+                bill = run.bill()
+                assert bill is not None
+                assert (bill.requests > 0) == (functions > 0)
+    assert losses[0] == pytest.approx(losses[100], rel=1e-5)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import tracemalloc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dorylax.errors import RunWarning
-from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.trace import Sampling, TraceWriter
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.timeline import Lanes, Span
+from dorylax.pipeline.trace import LIMIT, Sampling, TraceWriter
 
 
 def epoch_of(number: int, tasks: int = 3) -> Iterator[Span]:
@@ -253,3 +257,125 @@ def test_where_no_file_can_be_it_is_said_once(path: Path) -> None:
     assert len(seen) == 1
     with pytest.warns(RunWarning, match="Is a directory"):
         TraceWriter.begin(path, "off", epochs=0, continues=True)
+
+
+def traced(sampling: Sampling, epochs: int, size: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Which epochs of a run are, each of which takes so many bytes; and what was told of them."""
+    found, told, total = [], [], 0
+    for epoch in range(epochs):
+        if not sampling.wants(epoch):
+            continue
+        if not sampling.takes(total + size):
+            break
+        total += size
+        found.append(epoch)
+        told.append((epoch + 1, total))
+        sampling.wrote(*told[-1])
+    return found, told
+
+
+def test_a_run_of_usual_length_is_traced_whole() -> None:
+    """300 epochs at 4 servers of 8 intervals take about 0.1 MB each."""
+    assert traced(Sampling(), 300, 110_000)[0] == list(range(300))
+
+
+def test_later_there_are_stretches_and_gaps_as_long_as_all_before() -> None:
+    found, told = traced(Sampling(6400), 100_000, 100)
+    assert found[:20] == [*range(16), 32, 33, 68, 69]
+    assert all(epoch + 1 in found or epoch - 1 in found for epoch in found)
+    assert found[-1] > 50_000
+    assert told[-1][1] <= 6400
+
+
+def test_an_epoch_that_alone_is_too_large_is_the_last() -> None:
+    sampling = Sampling(1000)
+    sampling.wrote(1, 100)
+    assert sampling.wants(1)
+    assert not sampling.takes(1001)
+    assert not any(sampling.wants(epoch) for epoch in range(1, 99))
+
+
+@given(st.integers(64, 10_000), st.lists(st.tuples(st.integers(1, 3000), st.booleans()), max_size=300))
+def test_it_is_never_larger_however_large_epochs_are_and_often_it_is_gone_on_with(
+    limit: int, epochs: list[tuple[int, bool]]
+) -> None:
+    told = [(0, 0)]
+    sampling = Sampling(limit)
+    for epoch, (size, resumed) in enumerate(epochs):
+        sampling = replayed(limit, told) if resumed else sampling
+        total = told[-1][1] + size
+        if sampling.wants(epoch) and sampling.takes(total):
+            told.append((epoch + 1, total))
+            sampling.wrote(*told[-1])
+    assert told[-1][1] <= limit
+
+
+@given(st.integers(64, 10_000), st.integers(1, 300), st.integers(0, 300))
+def test_it_goes_on_as_if_it_had_never_stopped(limit: int, size: int, stop: int) -> None:
+    sampling = Sampling(limit)
+    _, told = traced(sampling, stop, min(size, limit))
+    resumed = replayed(limit, told)
+    later = range(stop, stop + 300)
+    assert [resumed.wants(epoch) for epoch in later] == [sampling.wants(epoch) for epoch in later]
+
+
+def replayed(limit: int, told: list[tuple[int, int]]) -> Sampling:
+    sampling = Sampling(limit)
+    for epochs, size in told:
+        sampling.wrote(epochs, size)
+    return sampling
+
+
+def test_the_setting_says_how_large_it_is() -> None:
+    assert f"in {LIMIT // 2**20} MiB at most" in str(PipelineConfig.model_fields["trace"].description)
+
+
+def task(start: float, end: float, server: int = 0) -> Span:
+    return Span("AV", "tensor", server, 0, 0, start, end)
+
+
+def shown(lanes: Lanes, spans: Iterable[Span]) -> list[dict[str, Any]]:
+    return [event for span in spans for event in lanes.events(span)]
+
+
+def complete(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["ph"] == "X"]
+
+
+def test_every_task_with_server_interval_epoch_and_kind() -> None:
+    (event,) = complete(shown(Lanes(), [Span("GA", "graph", 1, 9, 3, 0.5, 0.75, 4)]))
+    assert event["name"] == "GA"
+    assert (event["ts"], event["dur"]) == (500_000, 250_000)
+    assert event["args"] == {"server": 1, "interval": 9, "epoch": 3, "kind": "graph", "task": 4}
+
+
+def test_servers_and_lanes_have_names() -> None:
+    spans = [Span("GA", "graph", 0, 0, 0, 0, 1), Span("WU", "parameters", 0, -1, -1, 1, 2, version=3)]
+    events = shown(Lanes(), spans)
+    names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert names == {"graph server 0", "graph 0", "parameter server 0", "parameters 0"}
+    assert [event["args"].get("version") for event in complete(events)] == [None, 3]
+
+
+def test_more_than_a_thousand_at_a_time_are_still_of_one_resource() -> None:
+    """Functions of a cloud are so many."""
+    spans = [task(0, 1 + k) for k in range(1500)] + [Span("SC → 1", "network", 0, 0, 0, 0, 1501)]
+    events = shown(Lanes(), spans)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert [names[event["tid"]].split()[0] for event in complete(events)] == ["tensor"] * 1500 + ["network"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**10)), max_size=40), st.floats(1e-10, 1e-3))
+def test_in_a_lane_nothing_overlaps_and_there_are_no_more_than_are_needed(
+    pairs: list[tuple[int, int]], unit: float
+) -> None:
+    """To the nanosecond, however times are rounded, of tasks that come in the order in which they end."""
+    spans = sorted((task(unit * min(pair), unit * max(pair)) for pair in pairs), key=lambda span: span.end)
+    lanes: dict[int, list[tuple[int, int]]] = {}
+    for event in complete(shown(Lanes(), spans)):
+        start = round(1000 * event["ts"])
+        lanes.setdefault(event["tid"], []).append((start, start + round(1000 * event["dur"])))
+    for found in lanes.values():
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(found))
+    every = [times for found in lanes.values() for times in found]
+    assert len(lanes) <= max((sum(a <= start <= b for a, b in every) for start, _ in every), default=0)

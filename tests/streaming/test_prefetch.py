@@ -1,4 +1,4 @@
-"""Units come in order, from buffers that nobody overwrites too early, and errors of the disk reach who reads."""
+"""Units come in order from buffers that nobody overwrites too early, and are written in order; errors of disks are told."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.streaming.columns import ComputedColumn, FileColumn
+from dorylax.streaming.columns import ComputedColumn, FileColumn, ScratchColumn
 from dorylax.streaming.prefetch import Prefetcher
+from dorylax.streaming.writing import Writer
 
 
 @pytest.mark.parametrize("buffers", [3, 4, 9])
@@ -44,3 +45,29 @@ def test_an_error_reaches_who_reads_and_the_rest_is_left(tmp_path: Path) -> None
         next(units)
         with pytest.raises(OSError, match="ends at byte 100"):
             next(units)
+
+
+ROWS = np.arange(20, dtype=np.float32)
+
+
+def write(writer: Writer, column: ScratchColumn, count: int) -> None:
+    with writer.finished():
+        for unit in range(count):
+            writer.put(column, unit, ROWS[2 * unit : 2 * unit + 2])
+
+
+@pytest.mark.parametrize("count", [1, 9], ids=["at the end", "on the way"])
+def test_a_full_disk_reaches_whoever_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    column = ScratchColumn(tmp_path, "x", 10, np.float32)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(column), "write", full)
+    with ThreadPoolExecutor(1) as threads:
+        writer = Writer(threads)
+        with pytest.raises(OSError, match="No space left"):
+            write(writer, column, count)
+        with writer.finished():
+            pass  # nothing is left of it
+    column.close()

@@ -1,4 +1,4 @@
-"""The memory of a run against the run, and a configuration that does not fit is refused before its data are there."""
+"""The memory of a run against the run, and a run that does not fit is refused, where possible before its data are there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
@@ -15,10 +17,14 @@ import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
 from dorylax.errors import RunError
+from dorylax.graph.data_shape import DataShape
 from dorylax.machine import resident_bytes
 from dorylax.memory.estimate import Estimate
+from dorylax.memory.phases import held, phases
 from dorylax.trainer import Trainer
+from dorylax.trainer import from_config as from_config_module
 from dorylax.trainer.footprint import of_config, of_trainer
+from dorylax.trainer.vertex_order import is_ordered
 
 _GIB = 2**30
 _HERE = Path(__file__).parents[3]
@@ -166,3 +172,57 @@ def test_the_estimate_is_within_15_percent_of_a_run(tmp_path: Path) -> None:
     measured = int(child.stderr.split()[-1])
     assert measured > 2**29, "the run is too small to say anything about arrays"
     assert estimated == pytest.approx(measured, rel=0.15)
+
+
+def test_the_trainer_refuses_and_can_be_told_not_to(memory_of) -> None:
+    data = dorylax.load("communities", size="tiny")
+    memory_of(0.01)
+    with pytest.raises(RunError, match=r"the run does not fit: needs .* this machine has 10 MiB"):
+        Trainer.from_config(_config(), data).fit()
+    result = Trainer.from_config(_config(single__memory="ignore"), data).fit()
+    assert len(result.history) == 1
+
+
+def test_what_the_check_compiles_is_what_training_runs(memory_of) -> None:
+    """Otherwise a check near the limit would double the time to compile."""
+    config = _config(data__size="small", model__hidden_features=23, single__order="community")
+    data = from_config_module.prepare_data(config.data)
+    trainer = Trainer.from_config(config, data)
+    memory_of(0.01)
+    with pytest.raises(RunError):
+        trainer.fit()
+    memory_of(64)
+    functions = trainer._functions
+    gradient = trainer._machine.choose_gradient()[0]
+    compiled = functions.evaluation(gradient.forward), functions.step(gradient)
+    assert [len(function._executables) for function in compiled] == [1, 1]
+    trainer.fit()
+    assert [len(function._executables) for function in compiled] == [1, 1]
+
+
+def test_seeds_share_the_reordered_data_and_do_not_count_it_twice(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dorylax.load("communities", num_vertices=2_000, num_edges=10_000, num_features=64)
+    config = _config(single__order="community", data__row_normalise=False)
+    asked = []
+
+    def resident() -> int:
+        return 2**29 + held(DataShape.of(data), ordered=is_ordered(data))
+
+    def ask(*arguments: Any, **options: Any) -> Any:
+        asked.append((arguments[1], options["orders"]))
+        return phases(*arguments, **options)
+
+    memory_of(1)
+    for module in (of_trainer,):
+        monkeypatch.setattr(module, "resident_bytes", resident)
+    monkeypatch.setattr(of_trainer, "phases", ask)
+    monkeypatch.setattr(of_trainer, "_CLEARLY", 0.0)
+    monkeypatch.setattr(of_trainer, "compiled_on_shapes", lambda *_, **__: (None, 0, 0.0))
+    for _ in range(2):
+        Trainer.from_config(config, data).fit()
+    assert asked == [((2**29, 0), True), ((2**29, 0), False)]
+
+
+def test_results_count_unless_they_reuse_an_arguments_buffer() -> None:
+    analysis = SimpleNamespace(temp_size_in_bytes=7, output_size_in_bytes=1000, alias_size_in_bytes=400)
+    assert of_trainer._assigned(SimpleNamespace(memory_analysis=lambda: analysis)) == (7, 600)

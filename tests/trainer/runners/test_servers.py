@@ -1,4 +1,4 @@
-"""What the servers of a real pipeline leave in servers.jsonl."""
+"""What the servers of a real pipeline leave in servers.jsonl, and what a trace changes: nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from support.pipelines import make_model, messy_data, one_compilation, optimizer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.result import EpochRecord, TrainResult
 from dorylax.serverless.config import TensorConfig
+from dorylax.store.run_directory import RunDirectory
 from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, read
 from dorylax.trainer import Trainer
 
@@ -109,3 +110,12 @@ def test_its_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 def test_where_no_pipeline_trains_there_is_no_such_file(tmp_path: Path) -> None:
     Trainer(make_model("gcn", DATA), DATA, optimizer=optimizer(), epochs=2, run_directory=tmp_path).fit()
     assert not (tmp_path / "servers.jsonl").exists()
+
+
+def test_what_is_traced_changes_nothing_of_what_is_trained(tmp_path: Path) -> None:
+    for kind in ("sample", "off"):
+        fit(tmp_path / kind, 2, mode="async", trace=kind)
+    one, other = (RunDirectory.open(tmp_path / kind) for kind in ("sample", "off"))
+    assert one.metrics_path.read_bytes() == other.metrics_path.read_bytes()
+    assert (one.summary or {})["pipeline"] == (other.summary or {})["pipeline"]
+    assert not other.trace_path.exists()
