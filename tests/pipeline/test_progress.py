@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.staleness import Allowance, Ledger
@@ -35,12 +35,12 @@ def test_an_epoch_is_finished_when_it_is_walked_and_applied(order: str) -> None:
         assert progress.ledger.min_epoch == 0
         assert not told
         if half == "walk":
-            progress.hear(Walked(0, 0))
+            progress.hear(Completed(0, 0))
         else:
             progress.applied(applied((0, 0)))
     assert progress.ledger.min_epoch == 1
     assert [one.horizon for one in told] == [1]
-    progress.hear(Walked(0, 0))
+    progress.hear(Completed(0, 0))
     progress.applied(applied((0, 0)))
     assert len(told) == 1
 
@@ -49,10 +49,10 @@ def test_repeats_of_a_half_leave_nothing_behind() -> None:
     """What is said again of an epoch that is over is no half of it, nor of its loss."""
     progress, _ = make(intervals=1, staleness=1, first_synchronous=False)
     progress.hear(Started(0, 0))
-    progress.hear(Walked(0, 0))
+    progress.hear(Completed(0, 0))
     progress.applied(applied((0, 0), loss=2.0))
-    progress.hear(Walked(0, 0))
-    assert not progress._walked
+    progress.hear(Completed(0, 0))
+    assert not progress._completed
     progress.applied(applied((0, 0), loss=5.0))
     assert not progress._applied
     assert asyncio.run(progress.finished(0)) == 2.0
@@ -64,7 +64,7 @@ def test_an_epoch_is_waited_for_until_all_have_finished_it_and_gives_its_loss() 
         every = [(0, 0), (0, 1), (1, 0), (1, 1)]
         for pair in every:
             progress.hear(Started(*pair))
-            progress.hear(Walked(*pair))
+            progress.hear(Completed(*pair))
         both = [asyncio.create_task(progress.finished(epoch)) for epoch in (1, 0)]
         done = []
         for pair in every:
@@ -85,7 +85,7 @@ def test_hosts_are_told_of_holds_releases_and_the_end_of_staleness() -> None:
     assert told[-1].horizon == 0  # a barrier all the same
     for interval in range(2):
         progress.hear(Started(interval, 0))
-        progress.hear(Walked(interval, 0))
+        progress.hear(Completed(interval, 0))
         progress.applied(applied((interval, 0)))
     assert told[-1].horizon == 3
     decided: list[int] = []
@@ -101,7 +101,7 @@ def test_a_release_is_told_where_all_have_come_to_the_barrier() -> None:
     progress, told = make(intervals=1)
     progress.hold(1)
     progress.hear(Started(0, 0))
-    progress.hear(Walked(0, 0))
+    progress.hear(Completed(0, 0))
     progress.applied(applied((0, 0)))
     assert told[-1].horizon == 0
     progress.release(1)

@@ -1,13 +1,13 @@
-"""News and allowances between the ledger and hosts, over a transport that delays and repeats."""
+"""Status and allowances between the ledger and hosts, over a transport that delays and repeats."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dorylax.clock import VirtualClock
-from dorylax.pipeline.hosts.messages import LEDGER, News, Told
-from dorylax.pipeline.hosts.news import Listener, Reporter
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.hosts.messages import LEDGER, AllowanceUpdate, Status
+from dorylax.pipeline.hosts.status import Listener, Reporter
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.staleness import Ledger
@@ -21,7 +21,7 @@ class Host:
     """Notes what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.told: list[AllowanceUpdate] = []
         self.stops = 0
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
@@ -36,7 +36,7 @@ class Place:
     """A ledger of two intervals, and the host that has both."""
 
     def __init__(self, clock: VirtualClock, staleness: int = 1) -> None:
-        self.host, self.heard = Host(), list[News]()
+        self.host, self.heard = Host(), list[Status]()
         self.transport = InProcessTransport(clock, lambda *_: 1.0)
         self.progress = Progress(Ledger(2, staleness, first_synchronous=False))
         self.listener = Listener(self.progress, [HOST], self.transport, clock.spawn)
@@ -56,9 +56,9 @@ def test_what_comes_while_news_are_on_their_way_goes_with_the_next() -> None:
         place.reporter(Started(0, 0))
         clock.run(clock.sleep(0.5, (0,)))
         place.reporter(Started(1, 0))
-        place.reporter(Walked(0, 0))
+        place.reporter(Completed(0, 0))
         clock.run(place.reporter.flush())
-        assert place.heard == [News(1, [Started(0, 0)]), News(2, [Started(1, 0), Walked(0, 0)])]
+        assert place.heard == [Status(1, [Started(0, 0)]), Status(2, [Started(1, 0), Completed(0, 0)])]
         assert clock.now() == 4.0
         clock.run(place.reporter.flush())  # there is nothing to wait for
         assert clock.now() == 4.0
@@ -67,9 +67,9 @@ def test_what_comes_while_news_are_on_their_way_goes_with_the_next() -> None:
 def test_news_that_come_twice_count_once() -> None:
     with VirtualClock() as clock:
         place = Place(clock)
-        place.listener.hear(News(1, [Started(0, 0)]), HOST)
-        place.listener.hear(News(1, [Started(0, 0)]), HOST)  # else the ledger would refuse a second start
-        place.listener.hear(News(2, [Started(0, 1)]), HOST)
+        place.listener.hear(Status(1, [Started(0, 0)]), HOST)
+        place.listener.hear(Status(1, [Started(0, 0)]), HOST)  # else the ledger would refuse a second start
+        place.listener.hear(Status(2, [Started(0, 1)]), HOST)
         assert place.progress.ledger.newest_started == 1
 
 
@@ -80,7 +80,7 @@ def test_a_host_is_told_of_the_newest_allowance_alone() -> None:
         clock.run(clock.sleep(0.5, (0,)))
         for interval, epoch in ((0, 0), (1, 0), (0, 1), (1, 1)):
             place.progress.hear(Started(interval, epoch))
-            place.progress.hear(Walked(interval, epoch))
+            place.progress.hear(Completed(interval, epoch))
             place.progress.applied(Applied(1, ((interval, epoch),), (0.0,)))
         clock.run(clock.sleep(9, (0,)))
         assert [(told.number, told.allowance.horizon) for told in place.host.told] == [(1, 1), (2, 3)]
@@ -128,7 +128,7 @@ def test_a_host_that_has_stopped_is_told_nothing_while_others_are_being_stopped(
         clock.run(clock.sleep(10, (0,)))
         assert quick.stops == 1
         for interval in range(2):
-            progress.hear(Walked(interval, 0))
+            progress.hear(Completed(interval, 0))
             progress.applied(Applied(1, ((interval, 0),), (0.0,)))
         clock.run(clock.sleep(10, (0,)))
         assert not draining.done()
