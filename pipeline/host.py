@@ -18,7 +18,7 @@ from dorylax.jax_internals import Var
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.interval_pass import IntervalPass
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.steps import RUN
 from dorylax.program.rows.types import Free, Summed
@@ -110,7 +110,7 @@ class GraphHost(Intervals):
     """
 
     def __init__(
-        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
+        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Completed], None]
     ) -> None:
         super().__init__(server, constants)
         self._report = report
@@ -161,7 +161,7 @@ class GraphHost(Intervals):
             _LOG.debug("%s", current.place(server, f"with weights of version {pulled.version}"))
             await self._run_all(self._plan.epoch, current)
             del current, pulled, weights, values  # free rows and weights at the end of the epoch
-            self._report(Walked(number, epoch))
+            self._report(Completed(number, epoch))
             epoch += 1
 
     async def _enter(self, number: int, epoch: int) -> None:

@@ -19,7 +19,7 @@ from dorylax.pipeline.driver import AbstractDriver, Driver
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_data import interval_data
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.parameters.endpoint import ParameterWorkers
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Applied
@@ -114,7 +114,7 @@ class Member:
         return self._backend
 
     def serve_graph(
-        self, shard: AnyShard, values: Mapping[int, Any], gate: Gate, report: Callable[[Started | Walked], None]
+        self, shard: AnyShard, values: Mapping[int, Any], gate: Gate, report: Callable[[Started | Completed], None]
     ) -> GraphHost:
         """Create a graph server and its intervals, after `open_backend`.
 

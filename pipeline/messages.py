@@ -70,7 +70,7 @@ class Started(NamedTuple):
     epoch: int
 
 
-class Walked(NamedTuple):
+class Completed(NamedTuple):
     """Report that an interval has run all steps of an epoch, and that all its messages are acknowledged."""
 
     interval: int

@@ -1,7 +1,7 @@
 """The interface of the ledger: it receives the progress of intervals and broadcasts allowances to hosts.
 
 It shares a process with the first parameter server, which reports applied gradients. Within one process, updates and
-allowances are function calls; between processes they are messages. Repeats of `Walked` and `Applied` change nothing.
+allowances are function calls; between processes they are messages. Repeats of `Completed` and `Applied` change nothing.
 `Started` and allowances must arrive once and in order. A late allowance only delays a host, except for one that revokes an
 earlier allowance. Before a revocation, hosts in other processes stop and report their started epochs.
 """
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import final
 
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.parameters.records import Applied, Pair
 from dorylax.pipeline.staleness import Allowance, Ledger
 
@@ -34,7 +34,7 @@ class Progress:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._hosts: list[Tell] = []
-        self._walked: set[Pair] = set()
+        self._completed: set[Pair] = set()
         self._applied: set[Pair] = set()
         self._losses: dict[int, dict[int, float]] = {}
         self._reached: list[tuple[int, asyncio.Future[None]]] = []
@@ -45,7 +45,7 @@ class Progress:
 
     # Reports.
 
-    def hear(self, news: Started | Walked) -> None:
+    def hear(self, news: Started | Completed) -> None:
         """Record a report of a host.
 
         Raises:
@@ -54,7 +54,7 @@ class Progress:
         if isinstance(news, Started):
             self.ledger.start(*news)
         else:
-            self._finish(self._walked, (news.interval, news.epoch))
+            self._finish(self._completed, (news.interval, news.epoch))
 
     def applied(self, applied: Applied) -> None:
         """Record applied gradients, as reported by the first parameter server."""
@@ -126,8 +126,8 @@ class Progress:
         if pair[1] < self.ledger.epoch_of(pair[0]):
             return  # a repeat
         half.add(pair)
-        if pair in self._walked and pair in self._applied:
-            self._walked.remove(pair)
+        if pair in self._completed and pair in self._applied:
+            self._completed.remove(pair)
             self._applied.remove(pair)
             if self.ledger.finished(*pair):
                 self._changed()

@@ -260,11 +260,11 @@ class InlineRun(PipelineRun):
     def save(self) -> Saved | None:
         """See `PipelineRun`."""
         ledger = self._progress.ledger
-        if ledger.standing is None or not self._parameters.settled:
+        if ledger.common_epoch is None or not self._parameters.settled:
             return None
         synchronous = ledger.allowance.synchronous(ledger.min_epoch)
         drain_calls(self._clock, self._member.hosts)
-        graph = self._member.save_graph(ledger.standing)
+        graph = self._member.save_graph(ledger.common_epoch)
         newest = self._parameters.newest()
         record = self._record(
             self._counted(),
@@ -273,7 +273,7 @@ class InlineRun(PipelineRun):
             controllers=[controller for controller, _ in graph],
             servers={
                 "graph": [counts for _, counts in graph],
-                "parameter": self._parameters.save_counts(ledger.standing),
+                "parameter": self._parameters.save_counts(ledger.common_epoch),
             },
         )
         # Synchronous epochs read only rows of the same epoch.

@@ -98,7 +98,7 @@ class Ledger:
         self._synchronous_from = first if synchronous else synchronous_from
         self._next = [first] * num_intervals
         self._unfinished = [first] * num_intervals
-        self._standing = Counter({first: num_intervals})  # number of intervals by first unfinished epoch
+        self._intervals_at = Counter({first: num_intervals})  # number of intervals by first unfinished epoch
         self._barriers: list[int] = []  # a heap
         self._held: set[int] = set()
         self._limit: int | None = None
@@ -155,12 +155,12 @@ class Ledger:
                 f"started those before {self._next[interval]}"
             )
         self._unfinished[interval] = epoch + 1
-        self._standing[epoch] -= 1
-        self._standing[epoch + 1] += 1
+        self._intervals_at[epoch] -= 1
+        self._intervals_at[epoch + 1] += 1
         # Intervals that left this epoch are in the next one or later, so the next non-empty count is that of the next epoch.
-        if self._standing[epoch] or epoch != self.min_epoch:
+        if self._intervals_at[epoch] or epoch != self.min_epoch:
             return False
-        del self._standing[epoch]
+        del self._intervals_at[epoch]
         self.min_epoch = epoch + 1
         self._lift()
         return True
@@ -224,7 +224,7 @@ class Ledger:
         return epoch
 
     @property
-    def standing(self) -> int | None:
+    def common_epoch(self) -> int | None:
         """Next epoch of all intervals, if no epoch is in progress; None otherwise."""
         return self.min_epoch if self.min_epoch > self.newest_started else None
 

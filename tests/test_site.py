@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -67,11 +68,28 @@ def test_nothing_is_fetched(site: Path) -> None:
         assert not re.findall(r"@import|url\(\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
 
 
-def test_every_public_name_is_documented(site: Path) -> None:
-    text = (site / "api" / "index.html").read_text(encoding="utf-8")
-    shown = set(re.findall(r'id="dorylax\.([\w.]+)"', text))
+def public_names() -> set[str]:
+    """Return the public names without the package: `Trainer`, `ops.gather`."""
     names = {name for name in dorylax.__all__ if not name.startswith("__")}
     for package in (dorylax.ops, dorylax.layers, dorylax.experiments, dorylax.tasks):
         names |= {f"{package.__name__[8:]}.{name}" for name in package.__all__ if callable(getattr(package, name))}
+    return names
+
+
+def test_every_public_name_is_documented(site: Path) -> None:
+    text = (site / "api" / "index.html").read_text(encoding="utf-8")
+    shown = set(re.findall(r'id="dorylax\.([\w.]+)"', text))
     # An operator that is called like its module stands under it.
-    assert {name for name in names if not shown & {name, f"{name}.{name.rpartition('.')[2]}"}} == set()
+    assert {name for name in public_names() if not shown & {name, f"{name}.{name.rpartition('.')[2]}"}} == set()
+
+
+def test_every_public_name_has_an_example() -> None:
+    """The examples run in `test_docs`."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    used = {
+        ast.unparse(node).removeprefix("dorylax.")
+        for node in ast.walk(ast.parse(examples))
+        if isinstance(node, ast.Attribute)
+    }
+    assert public_names() - used == set()

@@ -20,7 +20,7 @@ from dorylax.clock.sharing import Speeds
 from dorylax.config import RunConfig
 from dorylax.cost import Cluster, Instance, Machines, RowsRead, TimeModel
 from dorylax.cost.machines import MESSAGES, Place
-from dorylax.cost.time_model import NOTHING_LATE, UPDATE_PASSES, Amount, Late, TimedPart, in_sequence, times_of, using
+from dorylax.cost.time_model import NO_ROWS, UPDATE_PASSES, Amount, Streamed, TimedPart, in_sequence, times_of, using
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -200,7 +200,7 @@ class OneMachineTimes(TimeModel):
         requests: int = 0,
         elementwise: Amount = 0,
         cold: bool = False,  # noqa: ARG002
-        late: Late = NOTHING_LATE,  # noqa: ARG002
+        streamed: Streamed = NO_ROWS,  # noqa: ARG002
     ) -> Duration:
         """See `TimeModel`."""
         assert self.measured is not None

@@ -22,14 +22,14 @@ TimedPart = tuple[float, Part]
 UPDATE_PASSES = 7
 
 
-class Late(NamedTuple):
+class Streamed(NamedTuple):
     """Rows that a function fetches while it computes (`tensor.streaming`), and the operations that wait for them."""
 
     bytes: Amount
     flops: Amount
 
 
-NOTHING_LATE = Late(0, 0)
+NO_ROWS = Streamed(0, 0)
 
 
 class TimeModel:
@@ -126,7 +126,7 @@ class TimeModel:
         requests: int = 0,  # noqa: ARG002
         elementwise: Amount = 0,  # noqa: ARG002
         cold: bool = False,
-        late: Late = NOTHING_LATE,
+        streamed: Streamed = NO_ROWS,
     ) -> Duration:
         """Duration of a call of a function, from the request to the result.
 
@@ -139,7 +139,7 @@ class TimeModel:
             requests: Number of transfers, which this model ignores, as `elementwise`.
             elementwise: Operations outside matrix products, a part of `flops`.
             cold: Whether the function starts first. Used only with contention.
-            late: Rows that arrive during the computation, with the operations that wait for them.
+            streamed: Rows that arrive during the computation, with the operations that wait for them.
 
         Raises:
             ValueError: An amount is negative.
@@ -149,20 +149,23 @@ class TimeModel:
         function, machines = self.cluster.function, self.machines
         factor = function.variation.factor(self.seed, "tensor", key)
         speed = function.flops * function.virtual_cpus
-        first, then = (flops - late.flops) / speed, late.flops / speed
+        first, then = (flops - streamed.flops) / speed, streamed.flops / speed
         if machines is None:
-            both = max(first, late.bytes / function.network_bandwidth) + then
-            moved = (bytes_in - late.bytes + bytes_out) / function.network_bandwidth
+            both = max(first, streamed.bytes / function.network_bandwidth) + then
+            moved = (bytes_in - streamed.bytes + bytes_out) / function.network_bandwidth
             return (function.overhead + moved + both) * factor
         place: Place = ("graph", server)
         alone = min(function.bandwidth_among(1), self.cluster.graph_server.network_bandwidth)
         out, into = machines.network("out", place), machines.network("into", place)
         computed: tuple[TimedPart, ...] = ((first, first),)
-        if late.bytes:  # they arrive while the function computes, which takes its seconds whoever else computes
-            uses = (Use((out,), float(late.bytes), FUNCTIONS), *([Use((machines.passing,), first)] if first else []))
-            computed = ((max(first, late.bytes / alone), uses), (then, then))
+        if streamed.bytes:  # they arrive while the function computes, which takes its seconds whoever else computes
+            uses = (
+                Use((out,), float(streamed.bytes), FUNCTIONS),
+                *([Use((machines.passing,), first)] if first else []),
+            )
+            computed = ((max(first, streamed.bytes / alone), uses), (then, then))
         parts = (
-            using((out,), bytes_in - late.bytes, alone, FUNCTIONS),
+            using((out,), bytes_in - streamed.bytes, alone, FUNCTIONS),
             *computed,
             using((into,), bytes_out, alone, FUNCTIONS),
         )

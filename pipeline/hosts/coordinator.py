@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
 from dorylax.pipeline.hosts.clocks import RemoteClock
-from dorylax.pipeline.hosts.heart import BEATS, Heart
+from dorylax.pipeline.hosts.heartbeat import BEATS, Heartbeat
 from dorylax.pipeline.hosts.launcher import HostError, Launched, Launcher
 from dorylax.pipeline.hosts.messages import (
     DRIVER,
     LEDGER,
     Assembly,
-    Beginning,
-    Standing,
-    Worked,
+    EpochReport,
+    HostState,
+    RunState,
     host_address,
 )
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
@@ -72,7 +72,7 @@ class Coordinator:
         clocks: Clock readings of each server.
         before: Counters of earlier processes and generations.
         losses: Losses with their cost.
-        standing: State for a recovery; None before the end of the first epoch.
+        run_state: State for a recovery; None before the end of the first epoch.
         generation: Current generation of the run.
         begun: Clock seconds at the start of the run. The bill excludes earlier compilation.
     """
@@ -103,7 +103,7 @@ class Coordinator:
             self.before = Counters.of(start.saved.record["counters"])
             self.losses += [Loss(**one) for one in start.saved.record.get("losses", [])]
         self._reports: dict[Address, dict[str, Any]] = {}
-        self.standing: Standing | None = None
+        self.run_state: RunState | None = None
         self.finished: dict[int, float] = {}
         self._synchronous_from: int | None = None
         self.generation = -1
@@ -115,7 +115,7 @@ class Coordinator:
         self._lost: dict[int, HostError] = {}
         self._accused: dict[int, set[int]] = {}
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._heart = Heart(DRIVER, transport, clock, config.host_timeout, self._silent)
+        self._heartbeat = Heartbeat(DRIVER, transport, clock, config.host_timeout, self._silent)
         transport.register(DRIVER, self)
 
     # Requests of the driver.
@@ -162,13 +162,13 @@ class Coordinator:
         finally:
             self._training = False
 
-    def has_finished(self, epoch: int, loss: float, standing: Standing) -> None:
+    def has_finished(self, epoch: int, loss: float, run_state: RunState) -> None:
         """Record a finished epoch and the new state for a recovery."""
-        self.standing = standing
-        self.finished = {epoch: loss} | dict(standing.losses)
+        self.run_state = run_state
+        self.finished = {epoch: loss} | dict(run_state.losses)
         self._in_a_row, self._since = 0, self._clock.now()
 
-    def has_worked(self, address: Address, worked: Worked, asked: float) -> None:
+    def has_worked(self, address: Address, worked: EpochReport, asked: float) -> None:
         """Record a server's counters and a reading of its clock, requested at time `asked`."""
         self._reports[address] = worked.report
         self.clocks[address].heard(asked, worked.seconds, self._clock.now())
@@ -179,7 +179,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Stop all hosts. A second call does nothing."""
-        self._heart.stop()
+        self._heartbeat.stop()
         if self._launched is not None:
             self._launched.close()
 
@@ -288,7 +288,7 @@ class Coordinator:
 
     async def _reassemble(self, lost: Sequence[int]) -> None:
         assert self._launched is not None
-        self._heart.stop()
+        self._heartbeat.stop()
         try:
             await self._launched.replace(lost)
         except HostError as error:
@@ -300,7 +300,7 @@ class Coordinator:
     @property
     def _epoch(self) -> int:
         """Next epoch to train."""
-        return self._start.epoch if self.standing is None else self.standing.epoch
+        return self._start.epoch if self.run_state is None else self.run_state.epoch
 
     async def _assemble(self) -> None:
         assert self._launched is not None
@@ -315,11 +315,11 @@ class Coordinator:
                     peers[Address("evaluation", index)] = endpoint
         peers[LEDGER] = peers[self.members.parameters[0]]
         self._transport.connect(peers)
-        self._heart.watch(range(len(self._processes)))
+        self._heartbeat.watch(range(len(self._processes)))
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
         book.append((DRIVER.role, DRIVER.index, self._transport.endpoint))
         saved = self._start.saved
-        fills = self.standing is not None or saved is None or not saved.holds_buffers
+        fills = self.run_state is not None or saved is None or not saved.holds_buffers
         assembly = Assembly(self.generation, book, self._epoch, fills)
         for reports in await self.ask_all(self._processes, "assemble", assembly):
             self._reports |= {
@@ -339,12 +339,12 @@ class Coordinator:
         await self.ask_all(self._processes, "begun")
 
     async def _begin(self, constants: list[Any]) -> None:
-        if (standing := self.standing) is not None:
+        if (run_state := self.run_state) is not None:
             if self._synchronous_from is not None:
-                standing = standing._replace(synchronous_from=self._synchronous_from)
-            beginning = Beginning(constants, None, None, None, {}, None, None, {}, standing)
-            await self.ask_all(self.members.parameters, "begin", beginning)
-            await self.ask_all(self.members.graph, "begin", beginning._replace(standing=None))
+                run_state = run_state._replace(synchronous_from=self._synchronous_from)
+            initial = HostState(constants, None, None, None, {}, None, None, {}, run_state)
+            await self.ask_all(self.members.parameters, "begin", initial)
+            await self.ask_all(self.members.graph, "begin", initial._replace(run_state=None))
             return
         start, saved = self._start, self._start.saved
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
@@ -354,14 +354,14 @@ class Coordinator:
         for server, address in enumerate(self.members.parameters):
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
             counted = counts["parameter"][server] if counts else {}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record, counted)
-            await self.ask(address, "begin", beginning)
+            initial = HostState(constants, start.params, start.opt_state, start.state, mine, None, record, counted)
+            await self.ask(address, "begin", initial)
         for server, address in enumerate(self.members.graph):
             mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
             part = parts.get(part_name(server))
             controller = None if record is None else record["controllers"][server]
             counted = counts["graph"][server] if counts else {}
-            await self.ask(address, "begin", Beginning(constants, None, None, None, mine, part, controller, counted))
+            await self.ask(address, "begin", HostState(constants, None, None, None, mine, part, controller, counted))
         if self._synchronous_from is not None:
             await self.ask(LEDGER, "synchronise")
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.clock.scope import ClockScope
-from dorylax.pipeline.hosts.heart import Heart
+from dorylax.pipeline.hosts.heartbeat import Heartbeat
 from dorylax.pipeline.hosts.members import GraphMember, HostMember, ParameterMember
 from dorylax.pipeline.hosts.messages import DRIVER, Assembly
 from dorylax.pipeline.hosts.spec import HostSpec
@@ -43,7 +43,7 @@ class Host:
         self._scope = ClockScope(clock)
         self._members: list[HostMember] = []
         self._assembling = asyncio.Lock()
-        self._heart = Heart(self._address, transport, clock, spec.run.config.host_timeout, self._silent)
+        self._heartbeat = Heartbeat(self._address, transport, clock, spec.run.config.host_timeout, self._silent)
         transport.register(self._address, self)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
@@ -70,7 +70,7 @@ class Host:
         reports = [
             (member.address.role, member.address.index, member.report()) for member in self._members if member.built
         ]
-        self._heart.stop()
+        self._heartbeat.stop()
         await self._leave()
         self._transport.renew(assembly.generation)
         self._transport.connect({Address(role, index): endpoint for role, index, endpoint in assembly.book})
@@ -82,7 +82,7 @@ class Host:
             kind = GraphMember if one.role == "graph" else ParameterMember
             self._members.append(kind(one, self._spec.run, assembly, self._scope, self._transport))
         others = {Address(role, index) for role, index, _ in assembly.book if role == "process"} - {self._address}
-        self._heart.watch(sorted(one.index for one in others))
+        self._heartbeat.watch(sorted(one.index for one in others))
         return reports
 
     def _make_program(self) -> None:

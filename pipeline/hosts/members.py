@@ -17,15 +17,15 @@ from dorylax.machine import cores
 from dorylax.pipeline.evaluation import EvaluationHost
 from dorylax.pipeline.hosts.messages import (
     LEDGER,
+    AllowanceUpdate,
     Assembly,
-    Beginning,
+    EpochReport,
     Evaluate,
-    Told,
-    Worked,
+    HostState,
     host_address,
 )
-from dorylax.pipeline.hosts.news import LedgerHandler, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
+from dorylax.pipeline.hosts.status import LedgerHandler, Listener, Reporter
 from dorylax.pipeline.interval_data import MASKS, ROWS, row_name, stored_values
 from dorylax.pipeline.member import Member
 from dorylax.pipeline.recorder import Counters, EpochCounts
@@ -106,7 +106,7 @@ class HostMember(Member, ABC):
                 if payload > self._worked[0]:  # otherwise a repeat, because the reply was lost
                     spans, self._spans[:] = list(self._spans), []
                     self._worked = payload, json.dumps(spans), to_dict(*self.metrics(payload)), self.report()
-                return Worked(self._clock.now(), *self._worked[1:])
+                return EpochReport(self._clock.now(), *self._worked[1:])
         return await self._handle(kind, payload, sender)
 
     def _forget(self, book: EpochCounts[Any], counts: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ class HostMember(Member, ABC):
         """Create the receivers of other servers' messages."""
 
     @abstractmethod
-    def _begin(self, beginning: Beginning) -> None:
+    def _begin(self, initial: HostState) -> None:
         """Start training."""
 
     async def _once(self, number: int, make: Callable[[], Awaitable[T]]) -> T:
@@ -156,7 +156,7 @@ class GraphMember(HostMember):
         self._reporter = Reporter(self.address, self._transport, self._clock.spawn)
         # Closed until the ledger's first allowance.
         self._gate = Gate(Allowance(self._epoch - 1, self._epoch, 0, None, None), self._reporter)
-        self._told = 0
+        self._newest_update = 0
         self._files = self._clock.workers("files", 1)
         num_training = run.shards.summary.masks[0]
         values = stored_values(self.prepared, rows, shard, num_training)
@@ -211,17 +211,17 @@ class GraphMember(HostMember):
         """Run file operations in a thread, so that the loop stays free."""
         return (await self._files.run(work, seconds=0.0, order=(self._spec.number,))).value
 
-    def _allow(self, told: Told) -> None:
-        if told.number > self._told:
-            self._told = told.number
-            self._gate.allow(told.allowance)
+    def _allow(self, update: AllowanceUpdate) -> None:
+        if update.number > self._newest_update:
+            self._newest_update = update.number
+            self._gate.allow(update.allowance)
 
-    def _begin(self, beginning: Beginning) -> None:
-        if beginning.record is not None:
-            self._forget(self.recorder.graph[self._spec.number], beginning.counts)
-            arrays = beginning.arrays if beginning.part is None else read_buffers(beginning.part)
-            self.restore(Saved(arrays, {"controllers": [beginning.record]}))
-        self._host.begin(self.driver(beginning.constants), self._epoch)
+    def _begin(self, initial: HostState) -> None:
+        if initial.record is not None:
+            self._forget(self.recorder.graph[self._spec.number], initial.counts)
+            arrays = initial.arrays if initial.part is None else read_buffers(initial.part)
+            self.restore(Saved(arrays, {"controllers": [initial.record]}))
+        self._host.begin(self.driver(initial.constants), self._epoch)
 
 
 @final
@@ -231,20 +231,20 @@ class ParameterMember(HostMember):
     def _build(self) -> None:
         """Do nothing, because the server needs weights first."""
 
-    def _begin(self, beginning: Beginning) -> None:
-        config, epoch, standing = self._run.config, self._epoch, beginning.standing
-        saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
+    def _begin(self, initial: HostState) -> None:
+        config, epoch, run_state = self._run.config, self._epoch, initial.run_state
+        saved = None if initial.record is None else Saved(initial.arrays, initial.record)
         if saved is not None:
-            self._forget(self.recorder.parameters[self._spec.number], beginning.counts)
-        start = InitialState(beginning.params, beginning.opt_state, beginning.state, saved, epoch)
-        if standing is not None:
-            saved = Saved(standing.known, {"version": standing.version})
-            start = InitialState(standing.params, standing.opt_state, standing.state, saved, epoch, standing.due)
-        synchronous_from = None if standing is None else standing.synchronous_from
+            self._forget(self.recorder.parameters[self._spec.number], initial.counts)
+        start = InitialState(initial.params, initial.opt_state, initial.state, saved, epoch)
+        if run_state is not None:
+            saved = Saved(run_state.known, {"version": run_state.version})
+            start = InitialState(run_state.params, run_state.opt_state, run_state.state, saved, epoch, run_state.due)
+        synchronous_from = None if run_state is None else run_state.synchronous_from
         progress = None
         if self._spec.number == 0:
             progress = self.ledger(epoch, fills_ghosts=self._fills_ghosts, synchronous_from=synchronous_from)
-        driver = self.driver(beginning.constants)
+        driver = self.driver(initial.constants)
         self._servers = self.serve_parameters(driver, start, progress, [self._spec.number])
         if progress is not None:
             hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
@@ -260,11 +260,11 @@ class ParameterMember(HostMember):
             case "rest":
                 return self._servers.settled, self._servers.newest().version
             case "save":
-                number, standing = payload
-                return await self._once(number, lambda: self._save(standing))
+                number, epoch = payload
+                return await self._once(number, lambda: self._save(epoch))
         raise ValueError(f"parameter server {self._spec.number} cannot answer {kind!r} from {sender}")
 
-    async def _save(self, standing: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    async def _save(self, epoch: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         known = save_known(self._servers.newest())
         self._servers.forget()  # as in a run that resumes from this state
-        return known, self._servers.save_counts(standing)[0]
+        return known, self._servers.save_counts(epoch)[0]

@@ -16,19 +16,19 @@ def host_address(role: str, index: int, servers: int) -> Address:
     return Address("host", index if role == "graph" else servers + index)
 
 
-class News(NamedTuple):
+class Status(NamedTuple):
     """Status updates from a host's intervals.
 
     Attributes:
         number: Sequence number of the message, which removes repeats.
-        items: `Started` and `Walked`, in order.
+        items: `Started` and `Completed`, in order.
     """
 
     number: int
     items: list[Any]
 
 
-class Told(NamedTuple):
+class AllowanceUpdate(NamedTuple):
     """An allowance for a host.
 
     Attributes:
@@ -40,7 +40,7 @@ class Told(NamedTuple):
     allowance: Allowance
 
 
-class Standing(NamedTuple):
+class RunState(NamedTuple):
     """State of a run after an epoch, sufficient to recover from the loss of every server.
 
     Attributes:
@@ -80,7 +80,7 @@ class Assembly(NamedTuple):
     fills_ghosts: bool
 
 
-class Beginning(NamedTuple):
+class HostState(NamedTuple):
     """Initial state of a host.
 
     Attributes:
@@ -90,7 +90,7 @@ class Beginning(NamedTuple):
         part: The host's file of a checkpoint, instead of `arrays`.
         record: Record of `Saved`; None at the start of a run and after a loss.
         counts: Counters of the next epoch in `Saved`.
-        standing: State of parameter servers after a loss, instead of the above; otherwise None.
+        run_state: State of parameter servers after a loss, instead of the above; otherwise None.
     """
 
     constants: list[Any]
@@ -101,10 +101,10 @@ class Beginning(NamedTuple):
     part: Any
     record: Any
     counts: dict[str, Any]
-    standing: Standing | None = None
+    run_state: RunState | None = None
 
 
-class Worked(NamedTuple):
+class EpochReport(NamedTuple):
     """Work of a host in an epoch.
 
     Attributes:

@@ -17,7 +17,7 @@ from dorylax.clock import Clock
 from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.hosts.coordinator import Coordinator
 from dorylax.pipeline.hosts.launcher import Launcher
-from dorylax.pipeline.hosts.messages import LEDGER, Evaluate, Worked
+from dorylax.pipeline.hosts.messages import LEDGER, EpochReport, Evaluate
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Counters, Trace
 from dorylax.pipeline.run import PipelineRun
@@ -99,8 +99,8 @@ class HostsRun(PipelineRun):
     def _finish(self, epoch: int) -> tuple[float, tuple[Tree, Tree, Tree], list[ServerMetrics]]:
         with self._hosts.training():
             worked = self._run(lambda: self._train(epoch))
-        standing = self._hosts.standing
-        assert standing is not None
+        run_state = self._hosts.run_state
+        assert run_state is not None
         self._held = {held: told for held, told in self._held.items() if held > epoch}
         servers = []
         for address, found in worked.items():
@@ -109,9 +109,9 @@ class HostsRun(PipelineRun):
                 later = self._hosts.clocks[address].offset + self._seconds_before
                 for span in json.loads(found.spans):
                     self._trace(Span(*span).later(later))
-        return self._hosts.finished[epoch], (standing.params, standing.opt_state, standing.state), servers
+        return self._hosts.finished[epoch], (run_state.params, run_state.opt_state, run_state.state), servers
 
-    async def _train(self, epoch: int) -> dict[Address, Worked]:
+    async def _train(self, epoch: int) -> dict[Address, EpochReport]:
         hosts = self._hosts
         if epoch not in hosts.finished:
             new = [held for held, told in self._held.items() if told < hosts.generation and held >= epoch]
@@ -138,15 +138,15 @@ class HostsRun(PipelineRun):
 
     async def _saved(self) -> Saved | None:
         hosts, members = self._hosts, self._hosts.members
-        standing, synchronous, switched = await hosts.ask(LEDGER, "standing")
-        if standing is None:
+        epoch, synchronous, switched = await hosts.ask(LEDGER, "common epoch")
+        if epoch is None:
             return None
         rest = await hosts.ask_all(members.parameters, "rest")
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
         number = next(self._saves)
-        saved = await hosts.ask_all(members.graph, "save", standing)
-        known = await hosts.ask_all(members.parameters, "save", (number, standing))
+        saved = await hosts.ask_all(members.graph, "save", epoch)
+        known = await hosts.ask_all(members.parameters, "save", (number, epoch))
         record = self._record(
             await self._all_counted(),
             version=rest[0][1],
@@ -244,9 +244,9 @@ class HostsRun(PipelineRun):
     def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._clock.run(self._hosts.lasting(ask))
 
-    async def _worked(self, address: Address, epoch: int) -> Worked:
+    async def _worked(self, address: Address, epoch: int) -> EpochReport:
         asked = self._clock.now()
         worked = await self._hosts.ask(address, "worked", epoch)
-        assert isinstance(worked, Worked)
+        assert isinstance(worked, EpochReport)
         self._hosts.has_worked(address, worked, asked)
         return worked

@@ -17,15 +17,15 @@ from dorylax.clock import Clock
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.metrics.evaluation import Evaluated, RowSums
 from dorylax.pipeline.hosts.messages import (
+    AllowanceUpdate,
     Assembly,
-    Beginning,
+    EpochReport,
     Evaluate,
-    News,
-    Standing,
-    Told,
-    Worked,
+    HostState,
+    RunState,
+    Status,
 )
-from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
+from dorylax.pipeline.messages import Completed, PartsMessage, RowsMessage, Started, SumsMessage
 from dorylax.pipeline.parameters.records import Pulled, Push, Step
 from dorylax.pipeline.prepare import Job, Prepared, prepare
 from dorylax.pipeline.staleness import Allowance
@@ -36,9 +36,9 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.store.arrays import Part
 
 _TYPES = (
-    *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
+    *(RowsMessage, SumsMessage, PartsMessage, Started, Completed),
     *(Pulled, Push, Step),
-    *(News, Told, Allowance, Assembly, Standing, Beginning, Worked, Evaluate, Evaluated, Part),
+    *(Status, AllowanceUpdate, Allowance, Assembly, RunState, HostState, EpochReport, Evaluate, Evaluated, Part),
 )
 
 

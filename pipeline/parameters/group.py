@@ -127,7 +127,7 @@ class ParameterServers:
 
     def due(self) -> list[int]:
         """Return the epoch of each interval's first gradient that `newest` lacks."""
-        return self._endpoints[0].server.due.of(self._num_intervals)
+        return self._endpoints[0].server.pending_epochs.of(self._num_intervals)
 
     @property
     def live_stashes(self) -> int:

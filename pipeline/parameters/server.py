@@ -143,7 +143,7 @@ class Stash:
 
 
 @final
-class Due:
+class PendingEpochs:
     """The epoch of each interval's first gradient that the newest version lacks.
 
     Args:
@@ -178,7 +178,7 @@ class ParameterServer:
         stages: The stages that push in every interval and epoch.
         first: The first epoch.
         most_ahead: The number of intervals that may pull weights that lack the step of the previous epoch; None for all.
-        due: The `Sequencer` argument of that name; the attribute tells the gradients that `state` lacks.
+        due: The `Sequencer` argument of that name; the attribute `pending_epochs` tells the gradients that `state` lacks.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class ParameterServer:
         due: Sequence[int] | None = None,
     ) -> None:
         self.state = state
-        self.due = Due(first) if due is None else Due(min(due), dict(enumerate(due)))
+        self.pending_epochs = PendingEpochs(first) if due is None else PendingEpochs(min(due), dict(enumerate(due)))
         self._most_ahead = most_ahead
         self._run_ahead: dict[int, set[int]] = {}  # epoch -> the intervals that may be ahead in it
-        self._first, self._first_version = self.due.closed, state.version
+        self._first, self._first_version = self.pending_epochs.closed, state.version
         self._assembly = Assembly(stages, first)
         self._stash = Stash(first)
         self._steps: dict[int, Step] = {}
@@ -277,4 +277,4 @@ class ParameterServer:
         step = self._steps.pop(state.version, None)
         self.state = state
         if step is not None:
-            self.due.add(step)
+            self.pending_epochs.add(step)

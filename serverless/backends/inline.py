@@ -8,7 +8,7 @@ from typing import Any, final
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
 from dorylax.cost.machines import WarmPool
-from dorylax.cost.time_model import Late
+from dorylax.cost.time_model import Streamed
 from dorylax.program.tasks.stage_calls import call
 from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 
@@ -56,7 +56,7 @@ class InlineBackend:
                 flops=task.flops,
                 bytes_in=task.bytes_in,
                 bytes_out=task.bytes_out,
-                late=Late(share * task.row_bytes_in, share * task.flops),
+                streamed=Streamed(share * task.row_bytes_in, share * task.flops),
                 server=task.server,
                 requests=task.requests,
                 elementwise=task.elementwise,

@@ -12,7 +12,7 @@ from support.calm import calm
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Machines, TimeModel, Variation
 from dorylax.cost.machines import memory, network
-from dorylax.cost.time_model import Late
+from dorylax.cost.time_model import Streamed
 
 CROWDED = replace(calm(DEFAULT_CLUSTER), contention=True)
 SERVER = CROWDED.graph_server
@@ -85,8 +85,10 @@ TASKS = {
     "graph": lambda times: times.graph_task((1,), flops=3e9, bytes=2e8),
     "tensor": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6),
     "cold": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6, cold=True),
-    "streaming": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6, late=Late(5e6, 2e9)),
-    "late": lambda times: times.tensor_task((1,), flops=2e6, bytes_in=1e7, bytes_out=3e6, late=Late(5e6, 1e6)),
+    "streaming": lambda times: times.tensor_task(
+        (1,), flops=4e9, bytes_in=1e7, bytes_out=3e6, streamed=Streamed(5e6, 2e9)
+    ),
+    "late": lambda times: times.tensor_task((1,), flops=2e6, bytes_in=1e7, bytes_out=3e6, streamed=Streamed(5e6, 1e6)),
     "message": lambda times: times.message((1,), bytes=2e7),
     "to a parameter server": lambda times: times.message((1,), bytes=2e7, receiver=("parameter", 0)),
 }

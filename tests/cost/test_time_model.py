@@ -10,7 +10,7 @@ from support.calm import calm
 
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, Machines, RowsRead, TimeModel, clusters
-from dorylax.cost.time_model import Late
+from dorylax.cost.time_model import Streamed
 
 AMOUNT = st.floats(0, 1e15)
 KEY = st.lists(st.integers(-(2**70), 2**70), max_size=4).map(tuple)
@@ -66,9 +66,9 @@ def test_what_the_parts_are():
     assert model.graph_task((), flops=3e9, bytes=2e8) == pytest.approx(0.5 + 3 + 2)
     assert model.tensor_task((), flops=4e9, bytes_in=1e6, bytes_out=3e6) == pytest.approx(0.25 + 2 + 4)
     # The second half of the rows takes 0.5 s to fetch, the first 1 s to compute; or 2 s, with little to compute.
-    late = model.tensor_task((), flops=4e9, bytes_in=1e6, bytes_out=3e6, late=Late(0.5e6, 2e9))
+    late = model.tensor_task((), flops=4e9, bytes_in=1e6, bytes_out=3e6, streamed=Streamed(0.5e6, 2e9))
     assert late == pytest.approx(0.25 + 0.5 + 1 + 1 + 3)
-    late = model.tensor_task((), flops=4e8, bytes_in=4e6, bytes_out=3e6, late=Late(2e6, 2e8))
+    late = model.tensor_task((), flops=4e8, bytes_in=4e6, bytes_out=3e6, streamed=Streamed(2e6, 2e8))
     assert late == pytest.approx(0.25 + 2 + 2 + 0.1 + 3)
     assert model.message((), bytes=2e7) == pytest.approx(0.125 + 2)
     assert model.update((), bytes=10**8) == pytest.approx(2 + 7)

@@ -54,9 +54,9 @@ def test_a_held_barrier_stays_until_released() -> None:
     ledger.barrier(1, hold=True)
     assert [ledger.holds(epoch) for epoch in range(3)] == [False, True, False]
     through(ledger, 0, 0)
-    assert ledger.standing is None
+    assert ledger.common_epoch is None
     through(ledger, 0, 1)
-    assert ledger.standing == 1
+    assert ledger.common_epoch == 1
     assert not ledger.may_start(0, 1)
     ledger.release(1)
     assert not ledger.holds(1)
@@ -91,7 +91,7 @@ def test_a_barrier_that_comes_too_late_is_refused() -> None:
 
 def test_close_before_anything_started() -> None:
     ledger = Ledger(2, 2, first=7)
-    assert ledger.standing == 7
+    assert ledger.common_epoch == 7
     assert ledger.drain() == 7
     assert not ledger.may_start(0, 7)
 
@@ -224,7 +224,7 @@ class Schedule(RuleBasedStateMachine):
         assert self.ledger.newest_started == max(self.next) - 1
         assert self.ledger.horizon >= self.ledger.newest_started
         standing = {*self.next, *self.done}
-        assert self.ledger.standing == (standing.pop() if len(standing) == 1 else None)
+        assert self.ledger.common_epoch == (standing.pop() if len(standing) == 1 else None)
 
 
 TestSchedule = Schedule.TestCase

@@ -459,7 +459,7 @@ does not guess: ambiguous input raises `GraphError`, and the message names the v
 features has shape [4, 6], [F, V]: expected one row per vertex, features.T
 ```
 
-[data.md](data.md) shows how to build, import and store graphs. `python tests/test_inputs.py` generates this page.
+[Data](data.md) shows how to build, import and store graphs. `python tests/test_inputs.py` generates this page.
 """
 _INTRODUCTIONS = {
     "Features": """`features`, stored as float32 `[V, F]`.

@@ -57,7 +57,7 @@ class Witness:
         self._sent: dict[tuple[int, int, int], tuple[int, Any]] = {}
         self._owners: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
         self._next = [0] * self._intervals
-        self._walked: set[Pair] = set()
+        self._completed: set[Pair] = set()
         self._unanswered: dict[Pair, set[Any]] = {}
         self._applied = Counter[Pair]()
         self._pulled: dict[Pair, tuple[int, int, list[np.ndarray]]] = {}  # version, ahead, parameters and state
@@ -94,7 +94,7 @@ class Witness:
         """The first epoch that some interval has not finished: not all of its gradient applied, or of its rows delivered."""
         epoch = 0
         while all(
-            self._applied[pair] and pair in self._walked and not self._unanswered.get(pair)
+            self._applied[pair] and pair in self._completed and not self._unanswered.get(pair)
             for pair in ((interval, epoch) for interval in range(self._intervals))
         ):
             epoch += 1
@@ -113,7 +113,7 @@ class Witness:
 
     def walks(self, interval: int, epoch: int) -> None:
         """An interval has taken all steps of an epoch."""
-        self._walked.add((interval, epoch))
+        self._completed.add((interval, epoch))
 
     def sends(self, interval: int, epoch: int, message: Any) -> None:
         """An interval sends something, which has to be answered before it has finished."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dorylax.pipeline.hosts.host import Host
-from dorylax.pipeline.hosts.news import _Teller
+from dorylax.pipeline.hosts.status import _AllowanceSender
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.parameters.server import ParameterServer
@@ -66,12 +66,12 @@ def _applied_again() -> contextlib.AbstractContextManager[None]:
 def _barrier_passed() -> contextlib.AbstractContextManager[None]:
     """A host is told to stop while it is still being told how far it may go: late, it starts what is held by then."""
 
-    async def stop(_: Any, teller: Any) -> None:
-        teller._stops += 1
-        teller._told = None
-        await teller._ask("stop", None)
+    async def stop(_: Any, sender: Any) -> None:
+        sender._stops += 1
+        sender._told = None
+        await sender._ask("stop", None)
 
-    return _replaced(_Teller, "stop", stop)
+    return _replaced(_AllowanceSender, "stop", stop)
 
 
 BUGS: Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]] = {

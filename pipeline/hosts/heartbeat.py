@@ -16,7 +16,7 @@ BEATS = 5
 
 
 @final
-class Heart:
+class Heartbeat:
     """Watches other processes.
 
     It counts beats, not seconds, so that a suspended watcher (a sleeping laptop) declares no process lost.

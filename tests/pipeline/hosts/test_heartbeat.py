@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from dorylax.clock import VirtualClock
-from dorylax.pipeline.hosts.heart import BEATS, Heart
+from dorylax.pipeline.hosts.heartbeat import BEATS, Heartbeat
 from dorylax.pipeline.transport.base import Address
 
 HOME = Address("driver", 0)
@@ -32,7 +32,7 @@ def silent(seconds: Any, until: float = 60.0, timeout: float = 5.0) -> list[tupl
     found: list[tuple[float, int]] = []
     with VirtualClock() as clock:
         transport: Any = Answering(clock, seconds)
-        heart = Heart(HOME, transport, clock, timeout, lambda number: found.append((clock.now(), number)))
+        heart = Heartbeat(HOME, transport, clock, timeout, lambda number: found.append((clock.now(), number)))
         heart.watch([0, 1])
         clock.run(clock.sleep(until, (9,)))
         heart.stop()
@@ -62,7 +62,7 @@ def test_a_watcher_that_was_stopped_itself_takes_nobody_for_lost() -> None:
     with VirtualClock() as clock:
         found: list[int] = []
         transport: Any = Answering(clock, lambda *_: 0.1)
-        heart = Heart(HOME, transport, clock, 5.0, found.append)
+        heart = Heartbeat(HOME, transport, clock, 5.0, found.append)
         heart.watch([0])
         clock.run(clock.sleep(1.5, (9,)))
         clock.jump(1.9)
@@ -75,7 +75,7 @@ def test_after_watch_those_before_are_forgotten() -> None:
     with VirtualClock() as clock:
         found: list[int] = []
         transport: Any = Answering(clock, lambda number, _: None if number == 0 else 0.1)
-        heart = Heart(HOME, transport, clock, 5.0, found.append)
+        heart = Heartbeat(HOME, transport, clock, 5.0, found.append)
         heart.watch([0, 1])
         clock.run(clock.sleep(4, (9,)))
         heart.watch([1])

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, final
 
-from dorylax.pipeline.hosts.messages import LEDGER, News, Standing, Told
-from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.hosts.messages import LEDGER, AllowanceUpdate, RunState, Status
+from dorylax.pipeline.messages import Completed, Started
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.saved import save_known
@@ -29,11 +29,11 @@ class Reporter:
 
     def __init__(self, home: Address, transport: Transport, spawn: Spawn) -> None:
         self._home, self._transport, self._spawn = home, transport, spawn
-        self._waiting: list[Started | Walked] = []
+        self._waiting: list[Started | Completed] = []
         self._number = 0
         self._sending: asyncio.Task[None] | None = None
 
-    def __call__(self, news: Started | Walked) -> None:
+    def __call__(self, news: Started | Completed) -> None:
         """Queue an update without waiting."""
         self._waiting.append(news)
         if self._sending is None:
@@ -48,7 +48,7 @@ class Reporter:
         try:
             while self._waiting:
                 self._number += 1
-                news, self._waiting = News(self._number, self._waiting), []
+                news, self._waiting = Status(self._number, self._waiting), []
                 await deliver(
                     self._transport, self._home, LEDGER, "news", news, num_bytes=0, order=(0, 0, self._number)
                 )
@@ -70,11 +70,11 @@ class Listener:
     def __init__(self, progress: Progress, hosts: list[Address], transport: Transport, spawn: Spawn) -> None:
         self._progress = progress
         self._heard = dict.fromkeys(hosts, 0)
-        self._tellers = [_Teller(host, transport, spawn) for host in hosts]
-        for teller in self._tellers:
-            progress.join(teller)
+        self._senders = [_AllowanceSender(host, transport, spawn) for host in hosts]
+        for sender in self._senders:
+            progress.join(sender)
 
-    def hear(self, news: News, sender: Address) -> None:
+    def hear(self, news: Status, sender: Address) -> None:
         """Process an update, unless it is a repeat."""
         if news.number > self._heard[sender]:
             self._heard[sender] = news.number
@@ -87,34 +87,34 @@ class Listener:
 
         Allowances are held until all hosts have stopped; otherwise an early host would start epochs meanwhile.
         """
-        await asyncio.gather(*(teller.stop() for teller in self._tellers))
+        await asyncio.gather(*(sender.stop() for sender in self._senders))
         yield
-        for teller in self._tellers:
-            teller.go_on()
+        for sender in self._senders:
+            sender.go_on()
 
 
 @final
-class _Teller:
+class _AllowanceSender:
     """Sends the newest allowance to one host and skips superseded ones."""
 
     def __init__(self, host: Address, transport: Transport, spawn: Spawn) -> None:
         self._host, self._transport, self._spawn = host, transport, spawn
         self._number = 0
         self._newest: Allowance | None = None
-        self._told: Allowance | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._sent: Allowance | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._stops = 0  # number of active stops
 
     def __call__(self, allowance: Allowance) -> None:
         self._newest = allowance
-        if self._telling is None and not self._stops and allowance != self._told:
-            self._telling = self._spawn(self._tell())
+        if self._sending is None and not self._stops and allowance != self._sent:
+            self._sending = self._spawn(self._tell())
 
     async def stop(self) -> None:
         self._stops += 1
-        while self._telling is not None:
-            await asyncio.shield(self._telling)
-        self._told = None
+        while self._sending is not None:
+            await asyncio.shield(self._sending)
+        self._sent = None
         await self._ask("stop", None)
 
     def go_on(self) -> None:
@@ -124,12 +124,12 @@ class _Teller:
 
     async def _tell(self) -> None:
         try:
-            while (newest := self._newest) is not None and not self._stops and newest != self._told:
-                self._told = newest
+            while (newest := self._newest) is not None and not self._stops and newest != self._sent:
+                self._sent = newest
                 self._number += 1
-                await self._ask("allow", Told(self._number, newest))
+                await self._ask("allow", AllowanceUpdate(self._number, newest))
         finally:
-            self._telling = None
+            self._sending = None
 
     async def _ask(self, kind: str, payload: Any) -> None:
         order = (0, 1, self._number)
@@ -154,7 +154,7 @@ class LedgerHandler:
         progress = self._progress
         match kind:
             case "news":
-                assert isinstance(payload, News)
+                assert isinstance(payload, Status)
                 self._listener.hear(payload, sender)
                 return None
             case "run":
@@ -162,9 +162,9 @@ class LedgerHandler:
                 for held in holds:
                     progress.hold(held)
                 return await self._run(epoch)
-            case "standing":
+            case "common epoch":
                 ledger = progress.ledger
-                return ledger.standing, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
+                return ledger.common_epoch, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
             case "drain":
                 async with self._listener.stopped():  # otherwise an interval could be entering the held epoch
                     return progress.drain()
@@ -178,18 +178,18 @@ class LedgerHandler:
                     return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 
-    async def _run(self, epoch: int) -> tuple[float, Standing]:
+    async def _run(self, epoch: int) -> tuple[float, RunState]:
         """Return the loss of an epoch, and the state of the run after it."""
         # One epoch beyond the driver's next, so that hosts neither wait for the driver nor run far ahead.
         ledger = self._progress.ledger
         ledger.limit(epoch + ledger.staleness + 1)
         self._progress.open(epoch)
         loss = await self._progress.finished(epoch)
-        return loss, self._standing()
+        return loss, self._run_state()
 
-    def _standing(self) -> Standing:
+    def _run_state(self) -> RunState:
         newest, ledger = self._parameters.newest(), self._progress.ledger
-        return Standing(
+        return RunState(
             ledger.min_epoch,
             newest.version,
             newest.params,
