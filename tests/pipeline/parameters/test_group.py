@@ -423,26 +423,3 @@ def test_unknown_messages_are_refused() -> None:
     replica = run.network.endpoints[here]
     with run.clock, pytest.raises(ValueError, match="parameter server 1 cannot answer 'hello'"):
         run.clock.run(replica.handle("hello", None, here))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stages": []}, "at least one stage"),
-        ({"config": configured(update="sometimes")}, "'sometimes'"),
-        ({"config": configured(sync_every=0)}, "sync_every must be ≥ 1"),
-    ],
-)
-def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
-    with VirtualClock() as clock:
-        good: dict[str, Any] = {
-            "config": configured(),
-            "num_intervals": 1,
-            "stages": [0],
-            "transport": Network(clock, 0, 0.0),
-        }
-        good |= {"finish": finish, "advance": advance, "spawn": clock.spawn, "on_applied": print, "compute": print}
-        start = InitialState(PARAMS, None, STATE, None, 0)
-        ParameterServers(start, OPTIMIZER, **good)
-        with pytest.raises(ValueError, match=message):
-            ParameterServers(start, OPTIMIZER, **{**good, **options})
