@@ -93,7 +93,7 @@ def test_it_decides_as_its_replica_does(name: str, noise: float) -> None:
     assert [bool(one.open) for one in found] == [one.is_open for one in expected]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_it_decides_as_its_replica_does_whatever_the_curvature(seed: int) -> None:
     """Of a small array and a wide one: calm or not, of either sign, near a limit or far, moving or still, in the end NaN."""
     random = np.random.default_rng(seed)
@@ -107,8 +107,9 @@ def test_it_decides_as_its_replica_does_whatever_the_curvature(seed: int) -> Non
             mean = 0.9 * mean + 0.1 * gradients[-1]
     gradients += [np.full(10, random.choice([np.nan, np.inf, 1.0]))] * 2
     weights = [-steps * k for k in range(len(gradients) + 1)]
-    found = [bool(one.open) for one in followed(weights, gradients)]
-    assert found == [one.is_open for one in decisions(weights, gradients, sizes=[1, 9])]
+    with np.errstate(invalid="ignore"):  # of infinities
+        expected = [one.is_open for one in decisions(weights, gradients, sizes=[1, 9])]
+    assert [bool(one.open) for one in followed(weights, gradients)] == expected
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
