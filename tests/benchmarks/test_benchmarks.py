@@ -32,7 +32,7 @@ OWN_PROCESS = ("larger", "mutation")
 
 PRINTS = {
     "asynchrony": r"async S=1 +epochs +\d.* × \[",
-    "cluster": r"(?s)by Program.cost\(\) .*weak async +2 ",
+    "cluster": r"from sockets \S+ MB per epoch, by Program.cost\(\) ",
     "faults": r"all +\d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
