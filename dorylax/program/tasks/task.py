@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal, final
 
-from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, is_literal, variables
-from dorylax.program.jaxpr.simplify import live
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
+from dorylax.program.jaxpr.rewrite import live
 from dorylax.program.jaxpr.symbols import Space
 
 Kind = Literal["driver", "graph", "stage", "sum"]
@@ -122,8 +122,3 @@ def phased(tasks: Sequence[Task], outputs: Iterable[Any], backward: frozenset[Va
         phase: Phase = "both" if len(sides) == 2 else "backward" if True in sides else "forward"
         found.append(task if task.phase == phase else dataclasses.replace(task, phase=phase))
     return tuple(found)
-
-
-def closed_task(task: Task, interface: Interface) -> ClosedJaxpr:
-    """Return the task as a function from the values it reads to the values it writes."""
-    return close(interface.reads, interface.writes, task.equations)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import ClosedJaxpr, Jaxpr, Var, close, variables
-from dorylax.program.jaxpr.simplify import live
+from dorylax.program.jaxpr.rewrite import live
 from dorylax.program.jaxpr.symbols import Dimensions, Space
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 from dorylax.program.tracing.spec import DataSpec

@@ -16,7 +16,7 @@ from jax import export
 from dorylax.jax_internals import ClosedJaxpr, close, eval_jaxpr, is_literal
 from dorylax.layers.gcnii import GCNII
 from dorylax.program.artefact.canonical import canonical, share
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
