@@ -28,7 +28,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "edge_softmax with loops": lambda g, x, e: ops.edge_softmax(g, e, x),
     "global_mean": lambda g, x, e: ops.global_mean(g, x) ** 2,
     **{
-        f"readout {reduce}": lambda g, x, e, reduce=reduce: ops.readout(x, jnp.asarray(GRAPH_OF), 5, reduce)
+        f"readout {reduce}": lambda g, x, e, reduce=reduce: ops.readout(
+            jnp.asarray(x), jnp.asarray(GRAPH_OF), 5, reduce
+        )
         for reduce in ("sum", "mean", "max")
     },
 }

@@ -33,7 +33,7 @@ from dorylax.program.jaxpr.rewrite import makers
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel
-from dorylax.program.tasks.task import Task, phased, tidy
+from dorylax.program.tasks.task import Task, homes, phased, tidy
 
 FORBIDDEN = float("inf")
 
@@ -107,11 +107,9 @@ class _Chooser:
         self._program = program
         self._analysis = program.analysis
         self._price = price
-        self._home: dict[Var, int] = {}
+        self._home = homes(self.tasks)
         self._readers: dict[Var, set[int]] = defaultdict(set)
         for k, task in enumerate(self.tasks):
-            for var in task.defined:
-                self._home.setdefault(var, k)
             for var in task.read:
                 self._readers[var].add(k)
         self._outputs = set(variables(program.traced.step.jaxpr.outvars))

@@ -107,8 +107,7 @@ _OF_SYMBOLS = (TypeError, ValueError, InconclusiveDimensionOperation, IndexError
 class _Forward(NamedTuple):
     """Forward pass and loss of a model, for sizes that may be symbols."""
 
-    parts: ModelParts
-    dimensions: Dimensions
+    name: str
     closed: ClosedJaxpr
     inputs: list[Input]
     outputs: list[Output]
@@ -204,11 +203,11 @@ def _forward(
         outputs.extend(Output("state", path) for path in _paths(state, "state"))
         return [total, *jax.tree.leaves(sums), *jax.tree.leaves(state)]
 
-    return _Forward(parts, dimensions, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
+    return _Forward(parts.name, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
 
 
 def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
-    parts, dimensions, closed, inputs, outputs, trees = found
+    name, closed, inputs, outputs, trees = found
     flat = flatten(closed, custom=False, row_numbers=RowNumbers.of(inputs), fused=fused)
     _check_effects(flat, alone=fused)
     flat = simplify(flat)
@@ -227,7 +226,7 @@ def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: 
     if loss is not None:
         flat, kept = _without_unchanged_state(flat, entries, kept)
     derived = derive(flat, entries, constants, kept, fused=fused)
-    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
+    return Traced(name, spec, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
 
 
 _EFFECTS = ("debug_print", "debug_callback", "io_callback")
