@@ -51,7 +51,7 @@ def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: 
         InputError: A name is unknown, or a pass precedes one that was already applied.
     """
     wanted = frozenset(passes)
-    # Each takes a program on whose record it already is: the split into tasks depends on the passes.
+    # Each receives a program whose record already names the pass, because the split into tasks depends on the record.
     functions: dict[str, Callable[[AnySplit], AnySplit]] = {
         "reorder": partial(reorder, hoisting="hoist" in wanted, stale_price=stale_price),
         "prune": _prune,
