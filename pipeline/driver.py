@@ -15,7 +15,7 @@ from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type
 from dorylax.pipeline.parameters.records import Gradient, Pulled, Sums
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import abstract_like
-from dorylax.program.jaxpr.simplify import live
+from dorylax.program.jaxpr.rewrite import live
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 from dorylax.program.tracing.arguments import step_values

@@ -18,7 +18,6 @@ from dorylax.jax_internals import Var, is_literal, variables
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import Publication, Step, lower
 from dorylax.program.tasks.task import Task
@@ -83,7 +82,7 @@ class Plan:
         planned = [
             dataclasses.replace(
                 step,
-                label=task_label(program, step.index),
+                label=program.label(step.index),
                 on_worker=workers and step.kind == "stage" and program.tasks[step.index].place == "worker",
                 sums=tuple(var for var in step.writes if var in pushed and not isinstance(types[var], Rows)),
                 forget=forgotten(step),

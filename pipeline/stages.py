@@ -16,7 +16,7 @@ from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of
 from dorylax.pipeline.plan import Plan
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.tasks.steps import Step
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import schema
-from dorylax.program.single import narrow
+from dorylax.program import gathers
 
 _DOCS = Path(__file__).parent.parent / "docs"
 _SPEC = importlib.util.spec_from_file_location("reference", _DOCS / "reference.py")
@@ -24,4 +24,4 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 
 
 def test_settings_without_jax_repeat_the_storage_types_of_the_program() -> None:
-    assert schema.Gathered == narrow.Gathered
+    assert schema.Gathered == gathers.Gathered

@@ -4,13 +4,9 @@ Each is a JAX primitive with derivatives and batching. It runs as a native kerne
 elsewhere. `dorylax.program` cuts a model into tasks at these operators.
 """
 
-from dorylax.ops.attention import additive_attention
-from dorylax.ops.degrees import in_degrees, missing_self_loops, out_degrees
-from dorylax.ops.edge_gather import gather_edges
-from dorylax.ops.edge_softmax import edge_softmax
-from dorylax.ops.gather import gather
-from dorylax.ops.global_sum import global_mean, global_sum
-from dorylax.ops.readout import readout
+from dorylax.ops.attention import additive_attention, edge_softmax
+from dorylax.ops.gather import gather, gather_edges, in_degrees, missing_self_loops, out_degrees
+from dorylax.ops.readout import global_mean, global_sum, readout
 from dorylax.ops.row_random import edge_ids, loop_ids, vertex_ids
 from dorylax.ops.scatter import scatter_dst, scatter_src
 

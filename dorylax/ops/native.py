@@ -103,10 +103,7 @@ def choose_instruction_set(name: InstructionSet | None) -> None:
     Raises:
         RuntimeError: There is no library, or it or this processor lacks the instruction set.
     """
-    library, reason = _load()
-    if library is None:
-        raise RuntimeError(f"no native kernels: {reason}")
-    if not library.dorylax_choose_instruction_set((name or "").encode()):
+    if not _library().dorylax_choose_instruction_set((name or "").encode()):
         raise RuntimeError(f"instruction set {name!r} cannot run here: expected one of avx512, avx2, baseline that can")
 
 
@@ -144,9 +141,7 @@ def compute_rows(
         own: `[R, H, F]`, for "select_sum" and "dot".
         other: `[V, H, F]`, for "select_sum".
     """
-    library, reason = _load()
-    if library is None:
-        raise RuntimeError(f"no native kernels: {reason}")
+    library = _library()
     if not out.size:
         return
     rows = _Rows(
@@ -184,10 +179,7 @@ def pack_rows(offsets: np.ndarray, neighbours: np.ndarray, rows: np.ndarray, out
         rows: int64, numbers of the rows.
         out: int32, as long as the number of entries of these rows.
     """
-    library, reason = _load()
-    if library is None:
-        raise RuntimeError(f"no native kernels: {reason}")
-    library.dorylax_pack_rows(_address(offsets), _address(neighbours), _address(rows), len(rows), _address(out))
+    _library().dorylax_pack_rows(_address(offsets), _address(neighbours), _address(rows), len(rows), _address(out))
 
 
 def keep_neighbours(
@@ -202,10 +194,7 @@ def keep_neighbours(
         kept_offsets: int64 `[R+1]`, output, starting at 0.
         kept: int32, output; one longer than the number of entries of these rows.
     """
-    library, reason = _load()
-    if library is None:
-        raise RuntimeError(f"no native kernels: {reason}")
-    library.dorylax_keep_neighbours(
+    _library().dorylax_keep_neighbours(
         _address(offsets),
         _address(neighbours),
         len(offsets) - 1,
@@ -228,6 +217,13 @@ class _Rows(ctypes.Structure):
 
 def _address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
+
+
+def _library() -> ctypes.CDLL:
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    return library
 
 
 @functools.cache

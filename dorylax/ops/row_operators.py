@@ -15,11 +15,7 @@ import numpy as np
 from dorylax.ops import native
 from dorylax.ops.primitives.operator import OPERATORS, Operator
 from dorylax.ops.row_loops.loops import Loops
-from dorylax.ops.row_loops.native_loops import NativeLoops
-from dorylax.ops.row_loops.numpy_loops import NumpyLoops
 from dorylax.ops.row_loops.rows import Entries, RowRange, checked, contiguous
-
-_NATIVE, _NUMPY = NativeLoops(), NumpyLoops()
 
 
 def operator_on_rows(name: str) -> Operator:
@@ -84,7 +80,7 @@ def run(
         results = [np.empty(shape, dtype) for shape, dtype in templates]
     else:
         results = _outputs(name, templates, out, operands)
-    loops: Loops = _NATIVE if native.usable(*(array.dtype for array in arrays)) else _NUMPY
+    loops = Loops(native.usable(*(array.dtype for array in arrays)))
     with np.errstate(all="ignore"):  # infinities and NaN are ordinary values here, as in JAX
         operator.compute_rows(loops, params, arrays, entries, results)
     return results

@@ -1,10 +1,8 @@
-"""Definition of the graph operators in plain JAX: `jax.ops.segment_*` over compressed sparse rows.
+"""Reductions over compressed sparse rows in plain JAX, by `jax.ops.segment_*`.
 
-These functions are the lowering of the primitives without a native kernel (other platforms, other dtypes, no compiler at
-install time) and the reference for tests of the kernel. Rows are given by `offsets`, uint32 `[R+1, 2]` (see
-`dorylax.graph.compressed`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of each entry, if
-per-edge arrays are in another order than the entries. Per-vertex arrays are `[V, H, F]` (H heads), per edge `[E, H]` or `[E,
-H, F]`. Sums of bfloat16 and float16 accumulate in float32.
+They are the lowering of the primitives without a native kernel (other platforms, other dtypes, no compiler at install time)
+and the reference for tests of the kernel. Rows are given by `offsets`, uint32 `[R+1, 2]` (see `dorylax.graph.compressed`).
+Sums of bfloat16 and float16 accumulate in float32.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int32, Num, UInt32
+from jaxtyping import Array, Int32, Num, UInt32
 
 from dorylax.graph.compressed import Size
 
@@ -54,48 +52,3 @@ def reduce_entries(values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"]
     extremum = segment(values, ids, count, indices_are_sorted=True)
     empty = (degrees(offsets) == 0).reshape(-1, *(1,) * (values.ndim - 1))
     return jnp.where(empty, jnp.zeros((), values.dtype), extremum)
-
-
-def gather(
-    x: Num[Array, "V H F"], offsets: UInt32[Array, "R1 2"], neighbours: Int32[Array, " E"], reduce: str
-) -> Num[Array, "R H F"]:
-    """`y[r] = reduce over entries k of row r of x[neighbours[k]]`."""
-    return reduce_entries(x[neighbours], offsets, reduce)
-
-
-def gather_weighted(
-    x: Float[Array, "V H F"],
-    weight: Float[Array, "E H"],
-    offsets: UInt32[Array, "R1 2"],
-    neighbours: Int32[Array, " E"],
-    edges: Int32[Array, " E"] | None,
-) -> Float[Array, "R H F"]:
-    """`y[r] = Σ over entries k of row r of weight[edges[k]] · x[neighbours[k]]`."""
-    wide = accumulator(x.dtype)
-    ordered = weight if edges is None else weight[edges]
-    messages = ordered.astype(wide)[:, :, None] * x.astype(wide)[neighbours]
-    return reduce_entries(messages, offsets, "sum").astype(x.dtype)
-
-
-def select_sum(
-    own: Float[Array, "R H F"],
-    other: Float[Array, "V H F"],
-    x: Float[Array, "V H F"],
-    offsets: UInt32[Array, "R1 2"],
-    neighbours: Int32[Array, " E"],
-) -> Float[Array, "R H F"]:
-    """`y[r] = Σ over entries k of row r of x[n] where other[n] == own[r], n = neighbours[k]`."""
-    same = other[neighbours] == own[rows(offsets, neighbours.shape[0])]
-    return reduce_entries(jnp.where(same, x[neighbours], 0).astype(x.dtype), offsets, "sum")
-
-
-def edge_dot(
-    a: Float[Array, "R H F"],
-    b: Float[Array, "V H F"],
-    offsets: UInt32[Array, "R1 2"],
-    neighbours: Int32[Array, " E"],
-) -> Float[Array, "E H"]:
-    """`y[k] = Σ_f a[row of k, h, f] · b[neighbours[k], h, f]` (a sampled dense-dense product)."""
-    wide = accumulator(a.dtype)
-    product = a.astype(wide)[rows(offsets, neighbours.shape[0])] * b.astype(wide)[neighbours]
-    return product.sum(-1).astype(a.dtype)

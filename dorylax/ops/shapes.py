@@ -1,4 +1,4 @@
-"""Checks of shapes and dtypes, and row-wise scaling, for all operators."""
+"""Checks of shapes and dtypes for all operators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 AnyArray = Array | np.ndarray
 """Arrays that operators accept: of JAX, traced or not, or of NumPy."""
@@ -32,9 +32,3 @@ def mean_dtypes(dtype: Any) -> tuple[Any, Any]:
     if dtype == jnp.float16:
         return jnp.float32, dtype
     return (dtype, dtype) if jnp.issubdtype(dtype, jnp.inexact) else (jnp.float32, jnp.float32)
-
-
-def divide_rows(y: Float[Array, "V *rest"], count: Float[Array, " V"]) -> Float[Array, "V *rest"]:
-    """Divide each row by its count; rows of count 0 stay unchanged."""
-    per_row = jnp.maximum(count, 1).reshape(-1, *(1,) * (y.ndim - 1))
-    return (y / per_row).astype(y.dtype)

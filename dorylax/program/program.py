@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from dorylax.ops.primitives.structure import Direction
-from dorylax.program.artefact.export import StageSet, export_stages
+from dorylax.program.artefact.export import export_stages
+from dorylax.program.gathers import Gathered
 from dorylax.program.model.base import Tree
 from dorylax.program.model.loss import RowFunction, confusion, cross_entropy
-from dorylax.program.single.function import ProgramFunction
-from dorylax.program.single.narrow import Gathered
+from dorylax.program.single import ProgramFunction
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.trace import trace_model
-from dorylax.program.view.cost import ProgramCost, cost
-from dorylax.program.view.describe import describe, draw
+from dorylax.program.view import cost as costs
+from dorylax.program.view import describe as views
 from dorylax.user_code.lines import user_line_noted
 
 
@@ -23,42 +21,10 @@ from dorylax.user_code.lines import user_line_noted
 class Program(SplitModel):
     """A traced and split model with methods for users; its fields are those of `SplitModel`."""
 
-    def cost(
-        self,
-        num_vertices: int | None = None,
-        num_edges: int | None = None,
-        *,
-        intervals: int = 1,
-        workers: int | None = None,
-        ghosts: Mapping[Direction, Sequence[int]] | None = None,
-    ) -> ProgramCost:
-        """Estimate FLOPs, gathered and shipped bytes of each task, per epoch and once, and bytes between graph servers.
-
-        Args:
-            num_vertices: V (default: that of the traced data).
-            num_edges: E (default: that of the traced data).
-            intervals: Number of intervals into which rows are cut.
-            workers: Number of workers that keep the parameters for an epoch; None: every call fetches the parameters it
-                reads.
-            ghosts: Ghosts of each graph server over in-edges and out-edges, as counted in a partition's report; None: one
-                server.
-
-        Raises:
-            ValueError: A size is neither given nor known, or there are fewer than 1 interval or worker.
-        """
-        return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers, ghosts=ghosts)
-
-    def describe(self, num_vertices: int | None = None, num_edges: int | None = None) -> str:
-        """Describe the tasks in a table with the paper's vocabulary; sizes as in `cost`."""
-        return describe(self, num_vertices, num_edges)
-
-    def draw(self) -> str:
-        """Return the tasks as a Mermaid flowchart, which GitHub and JupyterLab show as a picture."""
-        return draw(self)
-
-    def export(self) -> StageSet:
-        """Export the stages as artefacts that run without the model's code; see `dorylax.program.artefact.export`."""
-        return export_stages(self)
+    cost = costs.cost
+    describe = views.describe
+    draw = views.draw
+    export = export_stages
 
     def as_function(self, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> ProgramFunction:
         """Return the program as one function for a graph of this size, with which a single machine trains."""

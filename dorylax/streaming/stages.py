@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.jax_internals import ClosedJaxpr, debugged, is_key, jaxpr_as_fun, jit, size_at, symbols_of, type_of
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows, RowType, Summed
 from dorylax.program.tasks.split_model import SplitModel

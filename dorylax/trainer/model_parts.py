@@ -16,8 +16,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.task_data import TaskData
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
-from dorylax.program.model.function import name_of
-from dorylax.program.model.kinds import keywords_of, take_apart
+from dorylax.program.model.kinds import keywords_of, name_of, take_apart
 from dorylax.trainer.loop_state import to_host
 
 Result = TypeVar("Result")

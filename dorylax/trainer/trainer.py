@@ -125,7 +125,7 @@ class Trainer:
             (`vertex_order.effective_order`). Results keep the order of `data`. A model that cannot be split always trains in
             the given order, since it may hold rows in that order.
         gathered: Type in which an epoch stores rows for sums over neighbours: "float32", or "bfloat16", which halves the
-            bytes and rounds (`program.single.narrow`). Values computed once, evaluations and `predict` are not rounded.
+            bytes and rounds (`program.gathers`). Values computed once, evaluations and `predict` are not rounded.
         memory: "check": a run that does not fit into memory streams its data from disk, or fails if streaming is impossible
             (`OneMachine.streamed`). "stream": the run streams even if it fits, for the same bits with any amount of memory.
             "ignore": no check. Applies to one machine's step only.

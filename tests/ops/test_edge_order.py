@@ -21,7 +21,7 @@ from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.graph import Graph
-from dorylax.ops.edge_order import from_slots, to_slots
+from dorylax.ops.scatter import from_slots, to_slots
 from dorylax.program import DataSpec, optimise, trace
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy

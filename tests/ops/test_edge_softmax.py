@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from dorylax import ops
 from dorylax.graph.graph import Graph
@@ -63,25 +62,3 @@ def test_left_out_edges_weigh_nothing_and_have_no_gradient():
     assert np.isfinite(gradient).all()
     assert gradient[1] == 0
     np.testing.assert_allclose(ops.edge_softmax(graph, scores), reference(graph, scores), rtol=1e-6)
-
-
-def test_derivatives(small, x64):
-    scores = jnp.asarray(np.random.default_rng(0).standard_normal((small.num_edges, 2)))
-    loops = jnp.asarray(np.random.default_rng(1).standard_normal((small.num_vertices, 2)))
-    check_grads(lambda s: ops.edge_softmax(small, s), (scores,), 2)
-    check_grads(lambda s, t: ops.edge_softmax(small, s, t), (scores, loops), 2)
-
-
-def test_vmap_equals_a_loop(small):
-    scores, loops = random((5, small.num_edges, 2)), random((5, small.num_vertices, 2), 1)
-    mapped = jax.vmap(lambda s, t: ops.edge_softmax(small, s, t))(scores, loops)
-    for i in range(5):
-        for many, one in zip(mapped, ops.edge_softmax(small, scores[i], loops[i]), strict=True):
-            np.testing.assert_allclose(many[i], one, rtol=1e-6)
-
-
-def test_wrong_shapes_are_refused(small):
-    with pytest.raises(ValueError, match="scores must have one row for each of the graph's 16 edges"):
-        ops.edge_softmax(small, jnp.ones(3))
-    with pytest.raises(ValueError, match="the same heads"):
-        ops.edge_softmax(small, jnp.ones((16, 2, 2)), jnp.ones((9, 2, 2)))

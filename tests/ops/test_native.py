@@ -15,7 +15,7 @@ import pytest
 
 from dorylax import ops
 from dorylax.ops import native
-from dorylax.ops.edge_order import from_slots
+from dorylax.ops.scatter import from_slots
 
 needs_library = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
 

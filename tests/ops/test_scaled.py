@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dorylax.ops import native
-from dorylax.ops.primitives import native_calls, scaled
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.ops.primitives.structure import structure_of
@@ -68,10 +67,10 @@ def test_equals_the_dense_product_on_every_instruction_set(graph, dense, stored,
 
 
 @pytest.fixture
-def without_library(monkeypatch):
-    monkeypatch.setattr(scaled, "usable", lambda *_: False)
+def without_library():
     jax.clear_caches()
-    yield
+    with native.plain_operators():
+        yield
     jax.clear_caches()
 
 
@@ -101,12 +100,10 @@ def test_every_width(small, dense, width):
 
 
 @needs_library
-def test_the_kernel_serves(monkeypatch, small):
-    calls = []
-    monkeypatch.setattr(native_calls, "scaled_sum", lambda h, *_, **options: calls.append(options) or h)
-    h, loops, scale = case(small, "float32", "float32", 1238)  # a width that nothing else has compiled
-    run(small, (h, loops, scale), "ones")
-    assert [options["own"] for options in calls] == [True]
+@pytest.mark.parametrize(("stored", "result"), [("float32", "float32"), ("bfloat16", "float32")])
+def test_the_kernel_serves(small, stored, result):
+    lowered = jax.jit(lambda *operands: run(small, operands, "ones")).lower(*case(small, stored, result, 3))
+    assert "dorylax_ffi_scaled_sum" in lowered.as_text()
 
 
 @needs_library

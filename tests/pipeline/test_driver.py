@@ -22,8 +22,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.program.model.base import ModelParts
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.base import ModelParts, epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy
 from dorylax.program.rows.types import Free, Summed

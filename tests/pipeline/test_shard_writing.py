@@ -21,7 +21,7 @@ from dorylax.graph.partition import Layout, lay_out, partition
 from dorylax.graph.shard import Shard
 from dorylax.graph.sharded_data import ShardedData, homes_of, mask_counts, shapes_of
 from dorylax.graph.validate import GraphError
-from dorylax.ops.edge_order import to_slots
+from dorylax.ops.scatter import to_slots
 from dorylax.pipeline.hosts.pipeline import reads_edge_ids
 from dorylax.pipeline.interval_data import interval_data, stored_values
 from dorylax.pipeline.prepare import prepare

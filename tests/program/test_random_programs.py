@@ -17,7 +17,7 @@ from support.random_programs import C, F, RandomModel, random_models
 from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax.program import PASSES, DataSpec, RowSpec, optimise, trace
-from dorylax.program.model import function
+from dorylax.program.model.kinds import take_apart
 from dorylax.program.tracing.arguments import RunData, training_weights
 
 GRAPH = messy_graph()
@@ -62,7 +62,7 @@ def test_many_random_programs(model: RandomModel, passes: set[str], bounds: list
 def check(model: RandomModel, passes: set[str], bounds: list[int]) -> None:
     with jax.enable_x64(True):
         params = [jnp.asarray(value) for value in model.params()]
-        parts = dataclasses.replace(function.take_apart(model, params), params=params)
+        parts = dataclasses.replace(take_apart(model, None, params=params), params=params)
         given_data = data()
         program = optimise(trace(parts, SPEC), passes)
         executor = ReferenceExecutor(

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import select_sum
+from dorylax.ops.primitives.linear import gather_weighted
 from dorylax.streaming import graph_steps
 from dorylax.streaming.graph_steps import GraphThreads, UnitRows
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dorylax.program.model.base import ModelParts
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.base import ModelParts, epoch_rng
 from dorylax.program.model.loss import confusion, cross_entropy
 from dorylax.program.tracing.arguments import RunData, StepResult
 

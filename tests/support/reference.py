@@ -18,7 +18,7 @@ from dorylax.jax_internals import ClosedJaxpr, Var, eval_jaxpr, is_literal, size
 from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.export import StageSet
 from dorylax.program.artefact.stage_file import Stage
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, RowType, Summed

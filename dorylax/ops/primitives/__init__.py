@@ -3,6 +3,6 @@
 Importing the package defines all of them, so that `operator.OPERATORS` is complete.
 """
 
-from dorylax.ops.primitives import attention, bilinear, counts, extremum, linear, scaled, softmax
+from dorylax.ops.primitives import attention, extremum, linear, scaled, softmax
 
-__all__ = ["attention", "bilinear", "counts", "extremum", "linear", "scaled", "softmax"]
+__all__ = ["attention", "extremum", "linear", "scaled", "softmax"]

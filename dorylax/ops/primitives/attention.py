@@ -11,16 +11,15 @@ second derivative, and their form in programs to be split (`program.tracing.flat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dorylax.ops.native import usable
-from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.bilinear import gather_weighted
-from dorylax.ops.primitives.linear import expand
+from dorylax.ops.primitives.linear import expand, gather_weighted
 from dorylax.ops.primitives.operator import CallSizes, OperandSpec, Operator, ResultSpec
 from dorylax.ops.primitives.softmax import SOFTMAX, edge_softmax
 from dorylax.ops.primitives.structure import Structure
@@ -58,14 +57,19 @@ def _forward(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negati
     return (written_out(z, s, t, loops, structure, negative_slope=negative_slope),)
 
 
-def _forward_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
-    if not _served(z, s, t, loops):
-        return _forward(z, s, t, loops, structure, negative_slope=negative_slope)
-    return native_calls.attention(z, s, t, loops, structure, negative_slope=negative_slope)
+def _served(*operands: Any) -> tuple[Any, ...]:
+    """Return the operands z, s, t and loops, of one dtype if the kernel is to run; none for arrays without elements."""
+    return operands[:4] if operands[0].size > 0 else ()
 
 
-def _served(*operands: Any) -> bool:
-    return usable(*(x.dtype for x in operands)) and operands[0].size > 0
+def _call(name: str, results: Sequence[Any], *arrays: Any, negative_slope: float) -> tuple[Any, ...]:
+    call = jax.ffi.ffi_call(f"dorylax_ffi_{name}", [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results])
+    return tuple(call(*arrays, slope=np.float64(negative_slope)))
+
+
+def _forward_native(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    *dense, s = operands
+    return _call("attention", dense[:1], *dense, s.in_offsets, s.in_neighbours, negative_slope=negative_slope)
 
 
 def accumulator(dtype: Any) -> Any:
@@ -80,12 +84,11 @@ def _saving(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negativ
     return y, jnp.zeros_like(z), numbers, numbers
 
 
-def _saving_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
-    if not _served(z, s, t, loops):
-        return _saving(z, s, t, loops, structure, negative_slope=negative_slope)
-    return native_calls.attention_saving(
-        z, s, t, loops, structure, negative_slope=negative_slope, numbers=accumulator(s.dtype)
-    )
+def _saving_native(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    z, scores, *_, s = operands
+    per_head = jax.ShapeDtypeStruct(scores.shape, accumulator(scores.dtype))
+    arrays = (*operands[:-1], s.in_offsets, s.in_neighbours)
+    return _call("attention_saving", (z, z, per_head, per_head), *arrays, negative_slope=negative_slope)
 
 
 def _tangent(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
@@ -109,10 +112,10 @@ def _backward(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
     return cotangents
 
 
-def _backward_cpu(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
-    if not _served(*operands[:4]):
-        return _backward(*operands, negative_slope=negative_slope)
-    return native_calls.attention_backward(*operands, negative_slope=negative_slope)
+def _backward_native(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    *dense, s = operands
+    arrays = (*dense, s.out_offsets, s.out_neighbours)
+    return _call("attention_backward", dense[:3], *arrays, negative_slope=negative_slope)
 
 
 ATTENTION = SOFTMAX + 3
@@ -128,49 +131,39 @@ _NUMBERS = ResultSpec(like=1, axes=2, dtype=lambda dtypes: accumulator(dtypes[1]
 _OWN, _OWN_SCORE, _OWN_LOOPS = OperandSpec("own"), OperandSpec("own", axes=2), OperandSpec("own", axes=1)
 _ROWS, _SCORES = OperandSpec("neighbour"), OperandSpec("neighbour", axes=2)
 
-attention = Operator(
+_fused = functools.partial(Operator, label="GA", several=True, fused=True, served=_served)
+
+attention = _fused(
     "attention",
     [_ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS],
     [ResultSpec()],
-    label="GA",
     flops=_flops(1),
     lower=_forward,
-    lower_cpu=_forward_cpu,
-    several=True,
-    written_out=_forward,
+    native=_forward_native,
 )
-attention_saving = Operator(
+attention_saving = _fused(
     "attention_saving",
     [_ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS],
     [ResultSpec(), ResultSpec(), _NUMBERS, _NUMBERS],
-    label="GA",
     flops=_flops(2),
     lower=_saving,
-    lower_cpu=_saving_cpu,
-    several=True,
-    written_out=_saving,
+    native=_saving_native,
 )
-attention_tangent = Operator(
+attention_tangent = _fused(
     "attention_tangent",
     [_ROWS, _SCORES, _OWN_SCORE, _ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS, _OWN, _OWN, _OWN_SCORE, _OWN_SCORE],
     [ResultSpec()],
-    label="GA",
     flops=_flops(3),
     lower=_tangent,
-    several=True,
-    written_out=_tangent,
 )
-attention_backward = Operator(
+attention_backward = _fused(
     "attention_backward",
     # Over out-edges, it reads the targets' scores, shifts, scales and cotangents.
     [_OWN, _OWN_SCORE, _SCORES, _OWN_LOOPS, _OWN, _OWN, _SCORES, _SCORES, _ROWS],
     [ResultSpec(), ResultSpec(like=1, axes=2), ResultSpec(like=2, axes=2)],
-    label="GA",
     flops=_flops(2),
     lower=_backward,
-    lower_cpu=_backward_cpu,
-    several=True,
-    written_out=_backward,
+    native=_backward_native,
 )
 
 
@@ -186,14 +179,12 @@ def _jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negativ
     return saved[:1], changes[:1]
 
 
-def _tangent_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
-    out = attention_tangent(*dense, structure, negative_slope=negative_slope)
-    changed = jax.jvp(
-        lambda *six: _tangent(*six, *dense[6:], structure, negative_slope=negative_slope),
-        tuple(dense[:6]),
-        tuple(tangents[:6]),
-    )[1]
-    return out, changed
+def _jvp_of_components(operator: Operator, lower: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(dense: list[Any], tangents: list[Any], structure: Structure, **params: Any) -> Any:
+        out = operator(*dense, structure, **params)
+        return out, jax.jvp(lambda *xs: lower(*xs, structure, **params), tuple(dense), tuple(tangents))[1]
+
+    return rule
 
 
 def _tangent_transpose(cotangents: list[Any], *operands: Any, negative_slope: float) -> list[Any]:
@@ -201,21 +192,10 @@ def _tangent_transpose(cotangents: list[Any], *operands: Any, negative_slope: fl
     return list(attention_backward(*dense[3:], cotangents[0], structure, negative_slope=negative_slope))
 
 
-def _backward_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
-    z, s, t, loops, *saved, ct = dense
-    out = attention_backward(*dense, structure, negative_slope=negative_slope)
-    changed = jax.jvp(
-        lambda z, s, t, ct: _backward(z, s, t, loops, *saved, ct, structure, negative_slope=negative_slope),
-        (z, s, t, ct),
-        (*tangents[:3], tangents[-1]),
-    )[1]
-    return out, changed
-
-
 attention.def_jvp(_jvp)
 attention_saving.def_jvp(_saving_jvp)
-attention_tangent.def_jvp(_tangent_jvp)
+attention_tangent.def_jvp(_jvp_of_components(attention_tangent, _tangent))
 attention_tangent.def_transpose(3, _tangent_transpose)
-attention_backward.def_jvp(_backward_jvp)
+attention_backward.def_jvp(_jvp_of_components(attention_backward, _backward))
 for operator, loops_at in ((attention, 3), (attention_saving, 3), (attention_tangent, 6), (attention_backward, 3)):
     operator.def_batching("heads", shared=loops_at)

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from dorylax.ops import segment
-from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
 from dorylax.ops.primitives.linear import collect, expand
 from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
@@ -27,12 +26,11 @@ Extremum = Literal["max", "min"]
 
 def _select(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
     rows = rows_of(structure, direction)
-    return segment.select_sum(own, other, x, rows.offsets, rows.neighbours)
+    same = other[rows.neighbours] == own[segment.rows(rows.offsets, rows.neighbours.shape[0])]
+    return segment.reduce_entries(jnp.where(same, x[rows.neighbours], 0).astype(x.dtype), rows.offsets, "sum")
 
 
-def _select_cpu(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
-    if not usable(own.dtype, other.dtype, x.dtype):
-        return _select(own, other, x, structure, direction=direction)
+def _select_native(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
     rows = rows_of(structure, direction)._replace(edges=None)
     return native_calls.reduce("select_sum", x, rows, own=own, other=other)
 
@@ -49,7 +47,7 @@ select_sum = Operator(
     label="GA",
     flops=per_entry(2),
     lower=_select,
-    lower_cpu=_select_cpu,
+    native=_select_native,
     compute_rows=_select_rows,
     choice_at_destination=True,
     columns_apart=True,
@@ -64,29 +62,17 @@ select_sum.def_linear(
 select_sum.def_batching("width")
 
 
-def _gather(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    return segment.gather(x, structure.in_offsets, structure.in_neighbours, reduce)
-
-
-def _gather_cpu(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    if not usable(x.dtype):
-        return _gather(x, structure, reduce=reduce)
-    return native_calls.reduce(reduce, x, rows_of(structure, "in"))
-
-
-def _gather_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
-    loops.reduce(params["reduce"], operands[0], rows, rows.neighbours, results[0])
-
-
 gather_extremum = Operator(
     "gather_extremum",
     [OperandSpec("neighbour")],
     [ResultSpec()],
     label="GA",
     flops=per_entry(1),
-    lower=_gather,
-    lower_cpu=_gather_cpu,
-    compute_rows=_gather_rows,
+    lower=lambda x, s, *, reduce: segment.reduce_entries(x[s.in_neighbours], s.in_offsets, reduce),
+    native=lambda x, s, *, reduce: native_calls.reduce(reduce, x, rows_of(s, "in")),
+    compute_rows=lambda loops, params, xs, rows, ys: loops.reduce(
+        params["reduce"], xs[0], rows, rows.neighbours, ys[0]
+    ),
     columns_apart=True,
 )
 
@@ -102,29 +88,15 @@ gather_extremum.def_jvp(_gather_jvp)
 gather_extremum.def_batching("width")
 
 
-def _collect(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    return segment.reduce_entries(e, structure.in_offsets, reduce)
-
-
-def _collect_cpu(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    if not usable(e.dtype):
-        return _collect(e, structure, reduce=reduce)
-    return native_calls.reduce(reduce, e, rows_of(structure, "in"), identity=True)
-
-
-def _collect_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
-    loops.reduce(params["reduce"], operands[0], rows, rows.edges, results[0])
-
-
 collect_extremum = Operator(
     "collect_extremum",
     [OperandSpec("edge")],
     [ResultSpec()],
     label="GA",
     flops=per_entry(1),
-    lower=_collect,
-    lower_cpu=_collect_cpu,
-    compute_rows=_collect_rows,
+    lower=lambda e, s, *, reduce: segment.reduce_entries(e, s.in_offsets, reduce),
+    native=lambda e, s, *, reduce: native_calls.reduce(reduce, e, rows_of(s, "in"), identity=True),
+    compute_rows=lambda loops, params, es, rows, ys: loops.reduce(params["reduce"], es[0], rows, rows.edges, ys[0]),
 )
 
 

@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dorylax.jax_internals import Primitive, ShapedArray, ad, apply_primitive, batching, mlir
+from dorylax.ops.native import usable
 from dorylax.ops.primitives.structure import Direction, Structure, num_rows
-from dorylax.ops.row_loops.loops import Loops
+from dorylax.ops.row_loops.loops import Arrays, Loops
 from dorylax.ops.row_loops.rows import Entries
 
 PREFIX = "dorylax_"
@@ -102,13 +102,14 @@ class Operator:
         label: Kind of operator in the vocabulary of Dorylus.
         flops: Returns the number of operations of a call.
         lower: `(*dense, structure, **params) -> result` in JAX, for every platform; several results are a sequence.
-        lower_cpu: Lowering for CPU; None: `lower`.
+        native: The same by the native kernels, for CPUs; None: there is no kernel.
+        served: `dense operands -> arrays` whose dtypes the kernel must support (default: all); without any, the kernel is
+            not called. Otherwise CPUs run `lower`.
         abstract: `(*dense, structure, **params) -> ShapedArray`, for results whose shape depends on parameters.
         compute_rows: `(loops, params, operands, rows, results)` fills in the results of some rows, in NumPy arrays; graph
             servers call it. None: the operator only runs on a whole graph.
         several: Whether the primitive returns a sequence of results (JAX's `multiple_results`), even for one result.
-        written_out: For a *fused* operator, the same computation in terms of its component operators:
-            `(*dense, structure, **params) -> results`. Programs to be split contain this form.
+        fused: Whether `lower` consists of other operators, by which programs to be split replace this one (`written_out`).
         compares_ends: Whether it reads neighbours' numbers without having an operand of theirs.
         choice_at_destination: Whether only the destination can select the entries that take part, without an operand per
             edge.
@@ -130,12 +131,12 @@ class Operator:
         label: Label,
         flops: Callable[[CallSizes], int],
         lower: Callable[..., Any],
-        lower_cpu: Callable[..., Any] | None = None,
+        native: Callable[..., Any] | None = None,
+        served: Callable[..., Sequence[Any]] = lambda *dense: dense,
         abstract: Callable[..., Any] | None = None,
-        compute_rows: Callable[[Loops, Mapping[str, Any], list[np.ndarray], Entries, list[np.ndarray]], None]
-        | None = None,
+        compute_rows: Callable[[Loops, Mapping[str, Any], Arrays, Entries, Arrays], None] | None = None,
         several: bool = False,
-        written_out: Callable[..., Sequence[Any]] | None = None,
+        fused: bool = False,
         compares_ends: bool = False,
         choice_at_destination: bool = False,
         commutes_with_products: bool = False,
@@ -150,7 +151,7 @@ class Operator:
         self.flops = flops
         self.compute_rows = compute_rows
         self.several = several
-        self.written_out = None if written_out is None else self._with_structure(written_out)
+        self.written_out = self._with_structure(lower) if fused else None
         self.compares_ends = compares_ends
         self.choice_at_destination = choice_at_destination
         self.commutes_with_products = commutes_with_products
@@ -160,10 +161,15 @@ class Operator:
         self.primitive.def_abstract_eval(self._with_structure(abstract or self._abstract))
         # Outside jit, JAX compiles an operator once per shape, also under its debugging flags.
         self.primitive.def_impl(functools.partial(apply_primitive, self.primitive))
+
+        def lower_cpu(*operands: Any, **params: Any) -> Any:
+            if native is None or not usable(*(x.dtype for x in served(*operands[:-1]))):
+                return lower(*operands, **params)
+            return native(*operands, **params)
+
         for platform, function in ((None, lower), ("cpu", lower_cpu)):
-            if function is not None:
-                rule = mlir.lower_fun(self._with_structure(function), multiple_results=several)
-                mlir.register_lowering(self.primitive, rule, platform=platform)
+            rule = mlir.lower_fun(self._with_structure(function), multiple_results=several)
+            mlir.register_lowering(self.primitive, rule, platform=platform)
         OPERATORS[self.primitive.name] = self
 
     @property
@@ -188,14 +194,6 @@ class Operator:
         """
         direction: Direction = params.get("direction", "in")
         return "in" if self.per_edge else direction
-
-    def is_push(self, params: Mapping[str, Any]) -> bool:
-        """Whether it sums, per source, values that only the destinations' servers hold.
-
-        Edge values live with their destination, and so does the choice of edges that attained an extremum, so a server
-        cannot pull them over its out-rows. Destinations sum them per source and send the sums.
-        """
-        return (self.choice_at_destination or "edge" in self.roles(params)) and self.side(params) == "out"
 
     def result_shapes(self, dense: Sequence[Any], rows: Any, entries: Any) -> list[tuple[tuple[Any, ...], Any]]:
         """Shape and dtype of each result.

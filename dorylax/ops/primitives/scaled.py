@@ -1,6 +1,6 @@
 """`gather_scaled`: a sum over neighbours with the usual arithmetic after it, done while a row is in registers.
 
-Layers do not call it. It lacks a derivative, since `program.single.fold` and `narrow` insert it into a step that is already
+Layers do not call it. It lacks a derivative, since `program.gathers` inserts it into a step that is already
 differentiated.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
-from dorylax.ops.native import usable
-from dorylax.ops.primitives import native_calls
 from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
 from dorylax.ops.primitives.structure import Direction, Structure, num_rows, rows_of
 
@@ -52,13 +52,18 @@ def _times(factors: Any, rows: Any) -> Any:
     return rows if factors.shape == (0,) else factors.astype(rows.dtype)[:, None, None] * rows
 
 
-def _lower_cpu(
+def _native(
     h: Any, loops: Any, scale: Any, structure: Structure, *, direction: Direction, own: bool, dtype: Any
 ) -> Any:
-    stored = h.dtype == jnp.bfloat16 and dtype == jnp.float32
-    if not usable(*((h.dtype,) if stored else (h.dtype, dtype))):
-        return _lower(h, loops, scale, structure, direction=direction, own=own, dtype=dtype)
-    return native_calls.scaled_sum(h, loops, scale, rows_of(structure, direction), own=own, dtype=dtype)
+    rows = rows_of(structure, direction)
+    result = jax.ShapeDtypeStruct((rows.offsets.shape[0] - 1, *h.shape[1:]), dtype)
+    call = jax.ffi.ffi_call("dorylax_ffi_scaled_sum", result)
+    return call(h, loops, scale, rows.offsets, rows.neighbours, own=np.bool_(own))
+
+
+def _served(h: Any, _loops: Any, scale: Any) -> list[Any]:
+    stored = h.dtype == jnp.bfloat16 and scale.dtype == jnp.float32  # the kernel widens such rows
+    return [h] if stored else [h, scale]
 
 
 def _no_derivative(*_: Any, **__: Any) -> NoReturn:
@@ -76,6 +81,7 @@ gather_scaled = Operator(
     flops=per_entry(1),
     abstract=_abstract,
     lower=_lower,
-    lower_cpu=_lower_cpu,
+    native=_native,
+    served=_served,
 )
 gather_scaled.def_jvp(_no_derivative)

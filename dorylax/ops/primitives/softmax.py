@@ -8,13 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.ops.primitives.counts import degrees
 from dorylax.ops.primitives.extremum import collect_extremum
-from dorylax.ops.primitives.linear import collect, expand
+from dorylax.ops.primitives.linear import collect, degrees, expand
 from dorylax.ops.primitives.operator import TRANSCENDENTAL, OperandSpec, Operator, ResultSpec
 from dorylax.ops.primitives.structure import Structure
-from dorylax.ops.row_loops.loops import Arrays, Loops
-from dorylax.ops.row_loops.numpy_loops import wide
+from dorylax.ops.row_loops.loops import Arrays, Loops, wide
 from dorylax.ops.row_loops.rows import Entries
 
 

@@ -15,7 +15,7 @@ class Structure(NamedTuple):
     """The graph as primitives take it: rows by destination, then rows by source with each entry's slot.
 
     An edge's slot is its position in the rows by destination, which is the order of per-edge operands and results. Operators
-    convert from and to the user's order (`dorylax.ops.edge_order`).
+    convert from and to the user's order (`dorylax.ops.scatter`).
     """
 
     in_offsets: Any  # uint32 [V+1, 2]

@@ -32,7 +32,7 @@ from dorylax.jax_internals import (
     replace_equation,
     symbols_of,
 )
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 
 ROWS = "rows"
 """Symbol of every canonical stage, in place of n or e."""
@@ -302,6 +302,8 @@ class _Writer:
             return f"{array.dtype}{array.shape}:{_digest(array.tobytes().hex())}"
         if isinstance(value, dict):
             return f"{{{','.join(f'{self.value(key)}:{self.value(value[key])}' for key in sorted(value))}}}"
+        if isinstance(value, jax.sharding.Sharding):
+            return repr(value)
         if isinstance(value, type):
             return f"{value.__module__}.{value.__qualname__}"
         # An object of unknown meaning equals only itself.

@@ -10,8 +10,7 @@ The manifest is strict JSON; no key may be missing or unknown:
 - `jax`: the version of JAX that made the artefacts;
 - `artefacts`: {sha256: size in bytes};
 - `stages`: [{task, sha256, reads, literals, counted, writes}, …], with the number of a task of the program, and the fields
-of
-  `StageReference`; literals are hexadecimal floats, which are exact ("0x1.8p+1"), "nan" or "inf".
+  of `StageReference`; literals are hexadecimal floats, which are exact ("0x1.8p+1"), "nan" or "inf".
 
 Artefacts never change, so several programs may save stages in one directory; the manifest is that of the last.
 """
@@ -19,25 +18,31 @@ Artefacts never change, so several programs may save stages in one directory; th
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, Literal, Self, final
 
 import jax
 import jax.numpy as jnp
 from jax import export
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from dorylax.errors import InputError
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
 from dorylax.program.artefact.canonical import ROWS, share
 from dorylax.program.artefact.stage_file import SUFFIX, StageReference, read_artefact, sha256_of
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.settings.errors import shown
 from dorylax.store.durable import make_folder, write_file
 
 MANIFEST = "program.json"
-_FORMAT, _VERSION = "dorylax stages", 1
 
 
 @final
@@ -122,18 +127,17 @@ def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
         path = folder / (sha256 + SUFFIX)
         if not path.is_file() or path.read_bytes() != content:
             write_file(path, content)
-    stages = [
-        {"task": task} | dataclasses.asdict(reference) | {"literals": [value.hex() for value in reference.literals]}
-        for task, reference in stage_set.stages.items()
-    ]
-    manifest = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "jax": jax.__version__,
-        "artefacts": {sha256: len(content) for sha256, content in stage_set.artefacts.items()},
-        "stages": stages,
-    }
-    write_file(folder / MANIFEST, (json.dumps(manifest, indent=1, allow_nan=False) + "\n").encode())
+    manifest = _Manifest(
+        format="dorylax stages",
+        version=1,
+        jax=jax.__version__,
+        artefacts={sha256: len(content) for sha256, content in stage_set.artefacts.items()},
+        stages=[
+            _Entry(task=task, **(vars(reference) | {"literals": tuple(value.hex() for value in reference.literals)}))
+            for task, reference in stage_set.stages.items()
+        ],
+    )
+    write_file(folder / MANIFEST, (manifest.model_dump_json(indent=1) + "\n").encode())
 
 
 def load(directory: str | os.PathLike[str]) -> StageSet:
@@ -145,80 +149,77 @@ def load(directory: str | os.PathLike[str]) -> StageSet:
     """
     path = Path(directory) / MANIFEST
     try:
-        sha256s, stages = _Reader(path).manifest(json.loads(path.read_text("utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+        manifest = _Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the manifest"
+        raise InputError(
+            f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}, got {shown(first['input'])}"
+        ) from error
     artefacts = {}
-    for sha256 in sha256s:
+    for sha256 in manifest.artefacts:
         file = path.with_name(sha256 + SUFFIX)
         if not file.is_file():
             raise InputError(f"{file} is missing: {path} lists it; write the program's stages again")
         artefacts[sha256] = read_artefact(file, sha256)
+    stages = {}
+    for entry in manifest.stages:
+        literals = tuple(map(float.fromhex, entry.literals))
+        stages[entry.task] = StageReference(entry.sha256, entry.reads, literals, entry.counted, entry.writes)
     return StageSet(stages, artefacts)
 
 
-class _Reader:
-    """Reads and checks a manifest."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def manifest(self, found: Any) -> tuple[list[str], dict[int, StageReference]]:
-        where = "the manifest"
-        self._require(isinstance(found, dict), where, "a JSON object", type(found).__name__)
-        # Checked first, so that the error for a later version does not complain about unknown keys.
-        for key, wanted in (("format", _FORMAT), ("version", _VERSION)):
-            got = found.get(key)
-            self._require(type(got) is type(wanted) and got == wanted, key, repr(wanted), repr(got))
-        self._keys(found, where, {"format", "version", "jax", "artefacts", "stages"})
-        artefacts = found["artefacts"]
-        self._require(isinstance(artefacts, dict), "artefacts", "an object", type(artefacts).__name__)
-        for name, size in artefacts.items():
-            good = len(name) == 64 and set(name) <= set("0123456789abcdef") and _count(size)
-            self._require(good, "artefacts", "sizes by 64 hexadecimal digits", f"{name!r}: {size!r}")
-        self._require(isinstance(found["stages"], list), "stages", "a list", type(found["stages"]).__name__)
-        stages: dict[int, StageReference] = {}
-        for k, entry in enumerate(found["stages"]):
-            task, reference = self._stage(entry, f"stages[{k}]")
-            self._require(task not in stages, f"stages[{k}].task", "a task that has no stage yet", repr(task))
-            self._require(reference.sha256 in artefacts, f"stages[{k}].sha256", "one of artefacts", reference.sha256)
-            stages[task] = reference
-        return list(artefacts), stages
-
-    def _stage(self, entry: Any, where: str) -> tuple[int, StageReference]:
-        self._require(isinstance(entry, dict), where, "an object", type(entry).__name__)
-        self._keys(entry, where, {"task", *(field.name for field in dataclasses.fields(StageReference))})
-        self._require(_count(entry["task"]), f"{where}.task", "an integer ≥ 0", repr(entry["task"]))
-        self._require(isinstance(entry["counted"], bool), f"{where}.counted", "true or false", repr(entry["counted"]))
-        for key in ("reads", "writes"):
-            places = entry[key]
-            good = isinstance(places, list) and all(map(_count, places)) and len(set(places)) == len(places)
-            self._require(good, f"{where}.{key}", "a list of distinct integers ≥ 0", repr(places))
-        writes = entry["writes"]
-        self._require(
-            sorted(writes) == list(range(len(writes))), f"{where}.writes", "each of 0, 1, … once", repr(writes)
-        )
-        literals = [_float(text) for text in entry["literals"]] if isinstance(entry["literals"], list) else [None]
-        exact = [value for value in literals if value is not None]
-        self._require(len(exact) == len(literals), f"{where}.literals", "hexadecimal floats", repr(entry["literals"]))
-        return entry["task"], StageReference(
-            str(entry["sha256"]), tuple(entry["reads"]), tuple(exact), entry["counted"], tuple(writes)
-        )
-
-    def _keys(self, found: Mapping[str, Any], where: str, wanted: set[str]) -> None:
-        self._require(set(found) == wanted, where, f"the keys {sorted(wanted)}", str(sorted(found)))
-
-    def _require(self, good: bool, what: str, wanted: str, got: str) -> None:
-        if not good:
-            raise InputError(f"{self._path}: {what} must be {wanted}, got {got}")
+def _distinct(places: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(places)) < len(places):
+        raise ValueError("must be distinct integers")
+    return places
 
 
-def _count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _permutation(places: tuple[int, ...]) -> tuple[int, ...]:
+    if sorted(places) != list(range(len(places))):
+        raise ValueError("must be each of 0, 1, … once")
+    return places
 
 
-def _float(text: Any) -> float | None:
+def _hexadecimal(text: str) -> str:
     try:
-        return float.fromhex(text)
-    except (TypeError, ValueError, OverflowError):
-        return None
+        float.fromhex(text)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a hexadecimal float") from None
+    return text
+
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Entry(BaseModel):
+    """A stage of the manifest."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    task: _Count
+    sha256: str
+    reads: Annotated[tuple[_Count, ...], AfterValidator(_distinct)]
+    literals: tuple[Annotated[str, AfterValidator(_hexadecimal)], ...]
+    counted: bool
+    writes: Annotated[tuple[_Count, ...], AfterValidator(_permutation)]
+
+
+class _Manifest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal["dorylax stages"]
+    version: Annotated[int, Field(ge=1, le=1)]
+    jax: str
+    artefacts: dict[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], _Count]
+    stages: list[_Entry]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        tasks = [entry.task for entry in self.stages]
+        for entry in self.stages:
+            if tasks.count(entry.task) > 1:
+                raise ValueError(f"stages: task {entry.task} has two stages, expected one")
+            if entry.sha256 not in self.artefacts:
+                raise ValueError(f"stages: sha256 of task {entry.task} must be one of artefacts, not {entry.sha256}")
+        return self

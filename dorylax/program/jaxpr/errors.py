@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dorylax.errors import DorylaxError
 from dorylax.jax_internals import JaxprEqn, first_source_line
@@ -30,11 +30,13 @@ def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:
 
 def where_written(equation: JaxprEqn) -> str:
     """Return `, at models.py:75 (Net.__call__)`: the innermost line outside the libraries; empty if it is unknown."""
-    line = first_source_line(equation, lambda file: not is_users(file))
-    return "" if line is None else f", at {Path(line.file).name}:{line.line} ({line.function})"
+    return _place(first_source_line(equation, lambda file: not is_users(file)))
 
 
 def where_raised(error: BaseException) -> str:
     """Return the source line that raised an exception, in the same form."""
-    line = user_line(error)
+    return _place(user_line(error))
+
+
+def _place(line: Any) -> str:
     return "" if line is None else f", at {Path(line.file).name}:{line.line} ({line.function})"

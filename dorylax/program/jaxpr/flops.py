@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from dorylax.jax_internals import Jaxpr, JaxprEqn, jaxprs_in_params, size_at
+from dorylax.jax_internals import JaxprEqn, jaxprs_in_params, size_at, type_of
 from dorylax.ops.primitives.operator import TRANSCENDENTAL
 from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_flops
 from dorylax.program.jaxpr.symbols import elements
@@ -71,7 +70,7 @@ def _operand(equation: JaxprEqn, index: int, sizes: _Sizes) -> int:
 
 
 def _length(equation: JaxprEqn, axis: int, sizes: _Sizes) -> int:
-    return int(size_at(_shape(equation, 0)[axis], sizes))
+    return int(size_at(type_of(equation.invars[0]).shape[axis], sizes))
 
 
 def _log2(length: int) -> int:
@@ -80,11 +79,7 @@ def _log2(length: int) -> int:
 
 def _inner_flops(equation: JaxprEqn, sizes: _Sizes) -> list[int]:
     """Return the operations of each jaxpr in an equation's parameters."""
-    return [_jaxpr_flops(jaxpr, sizes) for jaxpr in jaxprs_in_params(equation.params)]
-
-
-def _jaxpr_flops(jaxpr: Jaxpr, sizes: _Sizes) -> int:
-    return sum(equation_flops(equation, sizes) for equation in jaxpr.eqns)
+    return [sum(equation_flops(one, sizes) for one in jaxpr.eqns) for jaxpr in jaxprs_in_params(equation.params)]
 
 
 def _dot(equation: JaxprEqn, sizes: _Sizes) -> int:
@@ -93,7 +88,7 @@ def _dot(equation: JaxprEqn, sizes: _Sizes) -> int:
 
 
 def _convolution(equation: JaxprEqn, sizes: _Sizes) -> int:
-    features = int(size_at(_shape(equation, 1)[equation.params["dimension_numbers"].rhs_spec[0]], sizes))
+    features = int(size_at(type_of(equation.invars[1]).shape[equation.params["dimension_numbers"].rhs_spec[0]], sizes))
     return 2 * _result(equation, sizes) * (_operand(equation, 1, sizes) // max(features, 1))
 
 
@@ -108,7 +103,7 @@ def _fft(equation: JaxprEqn, sizes: _Sizes) -> int:
 
 
 def _cubic(equation: JaxprEqn, sizes: _Sizes) -> int:
-    last: list[int] = [int(size_at(dim, sizes)) for dim in _shape(equation, 0)[-2:]]
+    last: list[int] = [int(size_at(dim, sizes)) for dim in type_of(equation.invars[0]).shape[-2:]]
     return 2 * max(_operand(equation, 0, sizes), _result(equation, sizes)) * min(last)
 
 
@@ -124,11 +119,6 @@ def _scan(equation: JaxprEqn, sizes: _Sizes) -> int:
 
 def _branches(equation: JaxprEqn, sizes: _Sizes) -> int:
     return max(_inner_flops(equation, sizes), default=0)
-
-
-def _shape(equation: JaxprEqn, index: int) -> tuple[Any, ...]:
-    aval: Any = equation.invars[index].aval
-    return tuple(aval.shape)
 
 
 def _per_result(each: int) -> _Rule:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, final, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 
 from dorylax.errors import DorylaxError
 
@@ -64,21 +65,22 @@ class Keywords:
     any: bool = False
 
     @classmethod
-    def of(cls, call: inspect.Signature, *, given: int, apart: Collection[str] = ()) -> Keywords:
-        """Read the keywords from a signature.
+    def of(cls, call: Callable[..., Any], *, given: int, apart: Collection[str] = ()) -> Keywords:
+        """Read the keywords from the signature of a model's call.
 
         Args:
-            call: Signature of the model.
+            call: The model, or its `__call__`.
             given: Number of its first parameters that are passed by position.
             apart: Names of parameters that are not data.
         """
+        parameters = inspect.signature(call).parameters
         named = {
             name: entry.default is entry.empty
-            for name, entry in list(call.parameters.items())[given:]
+            for name, entry in list(parameters.items())[given:]
             if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
             and name not in (*_TRAINING_FLAGS, *apart)
         }
-        every = any(entry.kind is entry.VAR_KEYWORD for entry in call.parameters.values())
+        every = any(entry.kind is entry.VAR_KEYWORD for entry in parameters.values())
         return cls(tuple(named), tuple(name for name, required in named.items() if required), every)
 
     def taken(self, there: Collection[str], *, apart: Collection[str] = ()) -> tuple[str, ...]:
@@ -130,3 +132,28 @@ def training_flags(parameters: Collection[str], *, training: bool) -> dict[str, 
 def flags_to_give(parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
     """Return the flags to pass to a Flax module, without those whose default None defers to its attributes."""
     return tuple(name for name, entry in parameters.items() if name in _TRAINING_FLAGS and entry.default is not None)
+
+
+def epoch_rng(streams: Any, seed: Any, epoch: Any) -> Any:
+    """Return the random streams of one epoch: a pure function of (model's streams, seed, epoch), never carried on.
+
+    Flax keeps a key and a counter per random stream and counts every draw. With carried counters, draws would differ after
+    a restart or in another order of intervals. Instead, each epoch starts with new streams: counter 0, key folded with seed
+    and epoch. Rows fold their ids later (`dorylax.ops.row_random`).
+
+    Args:
+        streams: Pytree of the model's `nnx.RngState` values: typed keys (of any shape) and integer counters.
+        seed: Integer in 0 … 2³²-1, or a uint32 scalar array.
+        epoch: Integer in 0 … 2³²-1, or a uint32 scalar array.
+
+    Returns:
+        A tree of the same structure: each key is `fold_in(fold_in(key, seed), epoch)`, each counter 0.
+    """
+
+    def renew(leaf: Any) -> Any:
+        if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jnp.zeros_like(leaf)
+        folded = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, seed), epoch))(leaf.reshape(-1))
+        return folded.reshape(leaf.shape)
+
+    return jax.tree.map(renew, streams)

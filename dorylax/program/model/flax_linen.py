@@ -13,7 +13,7 @@ from flax import linen, traverse_util
 
 from dorylax.errors import InputError
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree, flags_to_give, training_flags
-from dorylax.program.model.recording import flat, name_of
+from dorylax.program.model.flax_nnx import flat, name_of
 
 
 @final
@@ -113,7 +113,8 @@ def take_apart(
     if not jax.tree.leaves(params):
         raise InputError(f"model {type(module).__name__} has no parameters: there is nothing to train")
     name = type(module).__name__
-    return ModelParts(name, structure, params, streams, variables, keywords_of(module), _switched_off(module))
+    keywords = Keywords.of(module.__call__, given=2)
+    return ModelParts(name, structure, params, streams, variables, keywords, _switched_off(module))
 
 
 def initialised(
@@ -156,11 +157,6 @@ def _check(model: str, collection: str, given: Tree, wanted: Tree) -> None:
         if there.get(name) != here.get(name):
             found, needed = ("nothing" if shapes.get(name) is None else shapes[name] for shapes in (there, here))
             raise ModelKindError(f"params of {model}: {collection}{name} must be {needed}, got {found}")
-
-
-def keywords_of(module: linen.Module) -> Keywords:
-    """Return the module's keyword inputs, in addition to graph and features."""
-    return Keywords.of(inspect.signature(module.__call__), given=2)
 
 
 def _switched_off(module: linen.Module) -> str:

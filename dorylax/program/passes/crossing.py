@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict, deque
 from collections.abc import Callable
-from functools import cached_property, partial
 from typing import final
 
 import jax.numpy as jnp
@@ -30,11 +29,11 @@ from scipy.sparse.csgraph import maximum_flow
 
 from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.rewrite import makers
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
-from dorylax.program.passes.order import next_passes
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel
-from dorylax.program.tasks.task import Task, phased, tidy
+from dorylax.program.tasks.task import Task, homes, phased, tidy
 
 FORBIDDEN = float("inf")
 
@@ -62,18 +61,13 @@ class Crossing:
         program: The program before the pass.
         target: The reading stage.
         source: The writing stage.
-        find_exclusive: Computes `exclusive`.
+        exclusive: Ids of the equations of the source that only the target needs.
     """
 
     program: SplitModel
     target: Task
     source: Task
-    find_exclusive: Callable[[], frozenset[int]]
-
-    @cached_property
-    def exclusive(self) -> frozenset[int]:
-        """Ids of the equations of the source that only the target needs."""
-        return self.find_exclusive()
+    exclusive: frozenset[int]
 
     @property
     def from_once(self) -> bool:
@@ -93,7 +87,7 @@ def choose_crossings(program: AnySplit, price: Price) -> AnySplit:
             chooser.choose(index)
     outputs = program.traced.step.jaxpr.outvars
     tasks = phased(tidy(chooser.tasks, outputs), outputs, program.analysis.backward)
-    return program.with_tasks(tasks)
+    return program.changed(tasks=tasks)
 
 
 _ROWS = 1000  # sizes and costs are asked for so many rows, and divided
@@ -113,11 +107,9 @@ class _Chooser:
         self._program = program
         self._analysis = program.analysis
         self._price = price
-        self._home: dict[Var, int] = {}
+        self._home = homes(self.tasks)
         self._readers: dict[Var, set[int]] = defaultdict(set)
         for k, task in enumerate(self.tasks):
-            for var in task.defined:
-                self._home.setdefault(var, k)
             for var in task.read:
                 self._readers[var].add(k)
         self._outputs = set(variables(program.traced.step.jaxpr.outvars))
@@ -153,7 +145,7 @@ class _Chooser:
     def _made(self, source: int) -> dict[Var, JaxprEqn]:
         if source not in self._makers:
             equations = self.tasks[source].equations
-            self._makers[source] = {var: equation for equation in equations for var in equation.outvars}
+            self._makers[source] = makers(equations)
         return self._makers[source]
 
     def _again(self, target: int, wanted: list[Var]) -> list[JaxprEqn]:
@@ -161,7 +153,7 @@ class _Chooser:
         task = self.tasks[target]
         network = _Network()
         crossings = {
-            source: Crossing(self._program, task, self.tasks[source], partial(self._exclusive, source, target))
+            source: Crossing(self._program, task, self.tasks[source], self._exclusive(source, target))
             for source in {self._home[var] for var in wanted}
         }
         moved: dict[Var, JaxprEqn] = {}
@@ -212,7 +204,7 @@ class _Chooser:
         sides = [self._sources(var) for var in variables(comparison.invars)]
         if len(sides) < 2 or not (shared := sides[0] & sides[1]):
             return
-        made = {var: equation for equation in network.equations for var in equation.outvars}
+        made = makers(network.equations)
         for var in shared & {var for var in made if made[var].primitive.name not in _EXACT}:
             for reader in sides[0] | sides[1]:
                 if reader is not var and reader not in task.defined and var in self._sources(reader):
@@ -324,36 +316,24 @@ FLOPS_PER_BYTE = 100.0
 _HEAVY = frozenset({"dot_general", "conv_general_dilated", "threefry2x32", "scan", "while", "cond", "sort"})
 
 
-def rematerialise(program: AnySplit) -> AnySplit:
-    """Choose between saving and recomputing, for all forward values that backward stages read."""
-
-    def price(equation: JaxprEqn, crossing: Crossing) -> float:
-        backward = crossing.program.analysis.backward
-        if crossing.target.phase != "backward" or any(var in backward for var in equation.outvars):
-            return FORBIDDEN
-        return crossing.flops(equation) / FLOPS_PER_BYTE
-
-    return choose_crossings(program.with_passes(next_passes(program, "rematerialise")), price)
+def rematerialise(equation: JaxprEqn, crossing: Crossing) -> float:
+    """Price of the pass that chooses between saving and recomputing, for all forward values that backward stages read."""
+    backward = crossing.program.analysis.backward
+    if crossing.target.phase != "backward" or any(var in backward for var in equation.outvars):
+        return FORBIDDEN
+    return crossing.flops(equation) / FLOPS_PER_BYTE
 
 
-def sink(program: AnySplit) -> AnySplit:
-    """Move equations into their only reader."""
-
-    def price(equation: JaxprEqn, crossing: Crossing) -> float:
-        # A moved equation of a task that runs once would run in every epoch.
-        return FORBIDDEN if crossing.from_once or id(equation) not in crossing.exclusive else MOVED
-
-    return choose_crossings(program.with_passes(next_passes(program, "sink")), price)
+def sink(equation: JaxprEqn, crossing: Crossing) -> float:
+    """Price of the pass that moves equations into their only reader."""
+    # A moved equation of a task that runs once would run in every epoch.
+    return FORBIDDEN if crossing.from_once or id(equation) not in crossing.exclusive else MOVED
 
 
-def cut(program: AnySplit) -> AnySplit:
-    """Choose the crossing values."""
-
-    def price(equation: JaxprEqn, crossing: Crossing) -> float:
-        if id(equation) in crossing.exclusive and not crossing.from_once:
-            return MOVED  # computed elsewhere, not twice
-        if equation.primitive.name in _HEAVY:
-            return FORBIDDEN
-        return crossing.flops(equation) / FLOPS_PER_BYTE
-
-    return choose_crossings(program.with_passes(next_passes(program, "cut")), price)
+def cut(equation: JaxprEqn, crossing: Crossing) -> float:
+    """Price of the pass that chooses the crossing values."""
+    if id(equation) in crossing.exclusive and not crossing.from_once:
+        return MOVED  # computed elsewhere, not twice
+    if equation.primitive.name in _HEAVY:
+        return FORBIDDEN
+    return crossing.flops(equation) / FLOPS_PER_BYTE

@@ -8,7 +8,6 @@ from dorylax.jax_internals import JaxprEqn
 from dorylax.program.jaxpr.errors import SplitError, where_written
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
-from dorylax.program.rows.types import Summed
 
 
 class RowError(SplitError):
@@ -62,36 +61,3 @@ def place_of(equation: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
 def mixing(space: Space) -> str:
     """Return the headline for an operation that mixes rows."""
     return f"combines values of different {advice.many(space)}"
-
-
-def misused_sum(
-    total: Summed, use: JaxprEqn, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
-) -> RowError:
-    """Build the error for a sum over rows used where its parts cannot meet, such as inside a loop or a custom derivative.
-
-    Args:
-        total: The sum; the error names the place where it was taken.
-        use: Operation that reads it.
-        why: Problem with that use, as a sentence without its full stop.
-        callers: Calls that contain the use, outermost first.
-        phase: As for `RowError`.
-
-    Raises:
-        ValueError: The origin of the sum is unknown.
-    """
-    if total.origin is None:
-        raise ValueError("a sum that was an input has no place to name")
-    origin = total.origin
-    taken = place_of(origin.equation, origin.callers)
-    used = place_of(use, callers)
-    if used not in ("", taken):
-        why = f"{why} [{use.primitive.name}{used}]"
-    return RowError(
-        origin.equation,
-        origin.how,
-        f"{why}. {advice.sums(origin.space)}",
-        headline=mixing(origin.space),
-        callers=origin.callers,
-        phase=phase,
-        misused_sum=True,
-    )

@@ -1,17 +1,19 @@
 """Types of values in the row check.
 
-A value is without rows, has rows along one axis, or is a sum over rows. The shape shows the axis (`axes.row_axis`), because
+A value is without rows, has rows along one axis, or is a sum over rows. The shape shows the axis (`read_axis`), because
 numbers of vertices and edges are symbols. The check must *prove* that row r of a value depends only on row r of the inputs;
 the type `Rows` states this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
-from dorylax.jax_internals import JaxprEqn
-from dorylax.program.jaxpr.symbols import Space
+from dorylax.errors import InputError
+from dorylax.jax_internals import JaxprEqn, multiple_of, symbols_of
+from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 
 
 @final
@@ -71,3 +73,46 @@ class GraphArray:
 
 
 RowType = Free | Rows | Summed | GraphArray
+
+
+_SPACES: dict[str, Space] = {symbol: space for space, symbol in SYMBOLS.items()}
+
+
+def read_axis(shape: Sequence[Any]) -> Rows | None:
+    """Return the axis of a shape that counts vertices or edges; None if all its sizes are numbers.
+
+    Raises:
+        InputError: There are two such axes, or a size is not a constant multiple of one symbol.
+    """
+    found: Rows | None = None
+    for axis, size in enumerate(shape):
+        if isinstance(size, int):
+            continue
+        rows = multiple_of(size)
+        if rows is None or rows[0] not in _SPACES or rows[1] < 1:
+            if not symbols_of(size):
+                continue
+            raise InputError(
+                f"axis {axis} of shape {shown(shape)} has size {size}: rows can be counted only by a constant multiple "
+                "of the number of vertices or edges"
+            )
+        if found is not None:
+            raise InputError(f"shape {shown(shape)} has two axes of rows, {found.axis} and {axis}")
+        found = Rows(_SPACES[rows[0]], axis, rows[1])
+    return found
+
+
+def has_symbols(value: Any) -> bool:
+    """Whether a parameter of an equation, or an element of it, is a symbolic size."""
+    if isinstance(value, str | bytes | int | float | bool | None):
+        return False
+    if isinstance(value, Mapping):
+        return any(has_symbols(part) for part in value.values())
+    if isinstance(value, Iterable) and isinstance(value, tuple | list | set | frozenset):
+        return any(has_symbols(part) for part in value)
+    return bool(symbols_of(value))
+
+
+def shown(shape: Sequence[Any]) -> str:
+    """Format a shape for messages."""
+    return "[" + ", ".join(map(str, shape)) + "]"

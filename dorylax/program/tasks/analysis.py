@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
-from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
-from dorylax.program.jaxpr.global_sum import is_global_sum
-from dorylax.program.jaxpr.graph_operators import is_graph_operator
+from dorylax.jax_internals import JaxprEqn, Var, is_key
+from dorylax.program.jaxpr.graph_operators import is_global_sum, is_graph_operator
+from dorylax.program.jaxpr.rewrite import reached
 from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
@@ -16,78 +16,13 @@ from dorylax.program.rows.zeros import without_unlabelled
 from dorylax.program.tracing.traced import Traced
 
 # Each stage that reads row-free results of these recomputes them, which is cheaper than sending them.
-_CHEAP = frozenset(
-    {
-        "abs",
-        "add",
-        "add_any",
-        "and",
-        "bitcast_convert_type",
-        "broadcast_in_dim",
-        "ceil",
-        "clamp",
-        "concatenate",
-        "convert_element_type",
-        "copy",
-        "copy_p",
-        "cos",
-        "div",
-        "eq",
-        "erf",
-        "exp",
-        "exp2",
-        "expand_dims",
-        "expm1",
-        "floor",
-        "ge",
-        "gt",
-        "imag",
-        "integer_pow",
-        "iota",
-        "is_finite",
-        "le",
-        "log",
-        "log1p",
-        "logistic",
-        "lt",
-        "max",
-        "min",
-        "mul",
-        "ne",
-        "neg",
-        "not",
-        "or",
-        "pad",
-        "pow",
-        "real",
-        "reduce_precision",
-        "rem",
-        "reshape",
-        "rev",
-        "round",
-        "rsqrt",
-        "select_n",
-        "shift_left",
-        "shift_right_arithmetic",
-        "shift_right_logical",
-        "sign",
-        "sin",
-        "slice",
-        "sqrt",
-        "square",
-        "squeeze",
-        "split",
-        "stack",
-        "stop_gradient",
-        "sub",
-        "tan",
-        "tanh",
-        "tile",
-        "transpose",
-        "unstack",
-        "xor",
-    }
-)
+_CHEAP_NAMES = """
+abs add add_any and bitcast_convert_type broadcast_in_dim ceil clamp concatenate convert_element_type copy copy_p cos
+div eq erf exp exp2 expand_dims expm1 floor ge gt imag integer_pow iota is_finite le log log1p logistic lt max min mul
+ne neg not or pad pow real reduce_precision rem reshape rev round rsqrt select_n shift_left shift_right_arithmetic
+shift_right_logical sign sin slice sqrt square squeeze split stack stop_gradient sub tan tanh tile transpose unstack xor
+"""
+_CHEAP = frozenset(_CHEAP_NAMES.split())
 
 
 @final
@@ -153,10 +88,6 @@ class StepAnalysis:
         """Position of each equation in the step, by the equation's id."""
         return {id(equation): k for k, equation in enumerate(self.traced.step.jaxpr.eqns)}
 
-    def type_of(self, atom: Any) -> RowType | None:
-        """Row type of an operand; None for literals."""
-        return None if is_literal(atom) else self.types[atom]
-
     def floats(self, equation: JaxprEqn) -> bool:
         """Whether every task that reads the equation copies it: rows that are all alike, or cheap row-free values."""
         return id(equation) in self._floating
@@ -175,10 +106,4 @@ class StepAnalysis:
         return equation.primitive.name in _CHEAP and not any(is_key(var.aval) for var in equation.outvars)
 
     def _reached(self, start: list[Var], *, through_sums: bool = True) -> frozenset[Var]:
-        reached = set(start)
-        for equation in self.traced.step.jaxpr.eqns:
-            if is_global_sum(equation) and not through_sums:
-                continue
-            if any(not is_literal(atom) and atom in reached for atom in equation.invars):
-                reached.update(equation.outvars)
-        return frozenset(reached)
+        return reached(self.traced.step.jaxpr.eqns, start, stops=None if through_sums else is_global_sum)

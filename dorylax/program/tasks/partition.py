@@ -13,11 +13,9 @@ from collections import defaultdict
 from functools import cached_property
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
-from dorylax.program.jaxpr.global_sum import is_global_sum
-from dorylax.program.jaxpr.graph_operators import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_global_sum, is_graph_operator, travelling
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows, Summed
-from dorylax.program.tasks.along_edges import travelling
 from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.task import Task, When, phased, tidy
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from dorylax.jax_internals import ClosedJaxpr, Var, variables
+from dorylax.jax_internals import ClosedJaxpr, Var, close, variables
+from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.partition import partition
-from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
+from dorylax.program.tasks.task import Interface, Task, interfaces
 from dorylax.program.tracing.traced import Input, InputRole, Traced
 
 AnySplit = TypeVar("AnySplit", bound="SplitModel")
@@ -41,26 +42,20 @@ class SplitModel:
         Raises:
             SplitError: The model's gradient mixes rows.
         """
-        return cls(traced, ()).split_again(passes)
+        return cls(traced, (), passes).split_again()
 
-    def split_again(self, passes: tuple[str, ...]) -> Self:
-        """Return the same step split according to these passes, which become the recorded ones."""
-        wanted = {name: name in passes for name in ("settle", "hoist", "fuse")}
-        tasks = partition(self.analysis, **wanted)
-        return self._changed(tasks=tasks, passes=passes)
+    def split_again(self) -> Self:
+        """Return the same step split into other tasks, according to the recorded passes."""
+        settle, hoist, fuse = (name in self.passes for name in ("settle", "hoist", "fuse"))
+        return self.changed(tasks=partition(self.analysis, settle=settle, hoist=hoist, fuse=fuse))
 
-    def with_passes(self, passes: tuple[str, ...]) -> Self:
-        """Return the same tasks with other recorded passes."""
-        return self._changed(passes=passes)
-
-    def with_tasks(self, tasks: tuple[Task, ...]) -> Self:
-        """Return the same step with other tasks."""
-        return self._changed(tasks=tasks)
-
-    def _changed(self, **changes: Any) -> Self:
-        changed = dataclasses.replace(self, **changes)
-        changed.__dict__["analysis"] = self.analysis  # the step is the same
-        return changed
+    def changed(self, *, tasks: tuple[Task, ...] | None = None, passes: tuple[str, ...] | None = None) -> Self:
+        """Return the same step with other tasks, or other recorded passes."""
+        found = dataclasses.replace(
+            self, tasks=self.tasks if tasks is None else tasks, passes=self.passes if passes is None else passes
+        )
+        found.__dict__["analysis"] = self.analysis  # the step is the same
+        return found
 
     @cached_property
     def analysis(self) -> StepAnalysis:
@@ -93,4 +88,34 @@ class SplitModel:
 
     def function_of(self, index: int) -> ClosedJaxpr:
         """Return task `index` as a function from the values it reads to the values it writes; shapes are symbolic."""
-        return closed_task(self.tasks[index], self.interfaces[index])
+        interface = self.interfaces[index]
+        return close(interface.reads, interface.writes, self.tasks[index].equations)
+
+    def label(self, index: int) -> str:
+        """Return a task's name in the vocabulary of Dorylus: GA, SC, AV, AE, with ∇ in the backward pass.
+
+        Thorpe et al., "Dorylus: Affordable, Scalable, and Accurate GNN Training with Distributed CPU Servers and Serverless
+        Threads", OSDI 2021: GA gathers along edges into vertices, SC scatters vertices' values to edges, AV is arithmetic
+        per vertex, AE per edge; `AV+∇AV` are both passes in one stage. Names describe a task's work: a gather in the
+        backward pass is ∇GA, whichever operator it differentiates. Our additions: GS is a sum over all vertices or edges
+        within a model, and graph operators that only count edges are "count". The driver's tasks are "setup" (once), "begin"
+        and "end" (of an epoch), and "between" if they compute with completed sums, or with parts of sums still to complete.
+        """
+        task = self.tasks[index]
+        if task.kind == "driver":
+            if task.when == "once":
+                return "setup"
+            written = {var for other in self.tasks[:index] if other.when == "epoch" for var in other.defined}
+            if written.isdisjoint(task.read):
+                return "begin"
+            needed = {var for other in self.tasks[index + 1 :] for var in other.read}
+            return "end" if needed.isdisjoint(task.defined) else "between"
+        if task.kind == "graph":
+            label: str = operator_of(task.equations[0]).label
+            if label == "count":
+                return label
+        elif task.kind == "sum":
+            label = "GS"
+        else:
+            label = "AE" if task.space == "edge" else "AV"
+        return {"forward": label, "backward": f"∇{label}", "both": f"{label}+∇{label}"}[task.phase]

@@ -15,9 +15,9 @@ from dorylax.jax_internals import JaxprEqn, Var
 from dorylax.ops.primitives.operator import Role
 from dorylax.ops.primitives.structure import Direction
 from dorylax.ops.row_operators import operator_on_rows
+from dorylax.program.jaxpr.graph_operators import Storage, dense_operands, read_along
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import GraphArray, Rows, Summed
-from dorylax.program.tasks.along_edges import Storage, dense_operands, read_along
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.program.tasks.task import When

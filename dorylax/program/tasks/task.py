@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal, final
 
-from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, is_literal, variables
-from dorylax.program.jaxpr.simplify import live
+from dorylax.jax_internals import JaxprEqn, Var, variables
+from dorylax.program.jaxpr.rewrite import live
 from dorylax.program.jaxpr.symbols import Space
 
 Kind = Literal["driver", "graph", "stage", "sum"]
@@ -69,40 +69,35 @@ class Interface:
     writes: tuple[Var, ...]
 
 
+def homes(tasks: Sequence[Task]) -> dict[Var, int]:
+    """Return the first task that computes each value, from which others read it."""
+    return {var: k for k in reversed(range(len(tasks))) for var in tasks[k].defined}
+
+
 def interfaces(tasks: Sequence[Task], outputs: Iterable[Any]) -> list[Interface]:
-    """Return the interface of each task; a value computed in several tasks is read from the first of them."""
-    home: dict[Var, int] = {}
+    """Return the interface of each task."""
+    home = homes(tasks)
+    wanted = {*variables(outputs), *(var for task in tasks for var in task.read)}
+    found = []
     for k, task in enumerate(tasks):
-        for var in task.defined:
-            home.setdefault(var, k)
-    wanted: list[dict[Var, None]] = [{} for _ in tasks]
-    for atom in [*(var for task in tasks for var in task.read), *outputs]:
-        if not is_literal(atom) and atom in home:
-            wanted[home[atom]][atom] = None
-    # In order of computation, so that equal tasks have equal interfaces.
-    written = [
-        tuple(var for equation in task.equations for var in equation.outvars if var in needed)
-        for task, needed in zip(tasks, wanted, strict=True)
-    ]
-    return [Interface(task.read, writes) for task, writes in zip(tasks, written, strict=True)]
+        # In order of computation, so that equal tasks have equal interfaces.
+        made = (var for equation in task.equations for var in equation.outvars)
+        found.append(Interface(task.read, tuple(var for var in made if var in wanted and home[var] == k)))
+    return found
 
 
 def tidy(tasks: Sequence[Task], outputs: Iterable[Any]) -> tuple[Task, ...]:
     """Remove unused equations, and tasks that are then empty."""
-    first: dict[Var, int] = {}
-    for k, task in enumerate(tasks):
-        for var in task.defined:
-            first.setdefault(var, k)
+    home = homes(tasks)
     needed = set(variables(outputs))
     kept: list[Task] = []
     for k in reversed(range(len(tasks))):
         task = tasks[k]
-        mine = [var for var in task.defined if var in needed and first[var] == k]
+        mine = [var for var in task.defined if var in needed and home[var] == k]
         equations = live(task.equations, mine)
         if equations:
-            slim = (
-                task if len(equations) == len(task.equations) else dataclasses.replace(task, equations=tuple(equations))
-            )
+            same = len(equations) == len(task.equations)
+            slim = task if same else dataclasses.replace(task, equations=tuple(equations))
             kept.append(slim)
             needed.update(slim.read)
     return tuple(kept[::-1])
@@ -122,8 +117,3 @@ def phased(tasks: Sequence[Task], outputs: Iterable[Any], backward: frozenset[Va
         phase: Phase = "both" if len(sides) == 2 else "backward" if True in sides else "forward"
         found.append(task if task.phase == phase else dataclasses.replace(task, phase=phase))
     return tuple(found)
-
-
-def closed_task(task: Task, interface: Interface) -> ClosedJaxpr:
-    """Return the task as a function from the values it reads to the values it writes."""
-    return close(interface.reads, interface.writes, task.equations)

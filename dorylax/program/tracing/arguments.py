@@ -12,9 +12,9 @@ import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.jax_internals import Var, type_of
-from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives.structure import Structure, structure_of
 from dorylax.ops.row_random import edge_ids, vertex_ids
+from dorylax.ops.scatter import from_slots, to_slots
 from dorylax.program.jaxpr.symbols import row_space
 from dorylax.program.model.base import Tree
 from dorylax.program.tracing.traced import Input, Traced

@@ -11,19 +11,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dorylax.jax_internals import (
-    ClosedJaxpr,
-    JaxprEqn,
-    Var,
-    close,
-    equation_like,
-    fresh_var,
-    is_literal,
-    replace_equation,
-    type_of,
-    variables,
-)
-from dorylax.program.jaxpr.global_sum import GLOBAL_SUM, is_global_sum
+from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, equation_like, fresh_var, is_literal, type_of, variables
+from dorylax.program.jaxpr.graph_operators import GLOBAL_SUM, is_global_sum
+from dorylax.program.jaxpr.rewrite import Builder, reached
 from dorylax.program.rows.check import Wholes, infer
 from dorylax.program.rows.types import Free, RowType, Summed
 from dorylax.program.tracing.traced import Input
@@ -44,7 +34,9 @@ def complete_sums(
         SplitError: Rows are mixed in another way, or a result that is added up has a term without rows.
     """
     row_types = [entry.row_type for entry in inputs]
-    wholes = Wholes(_backward(closed, inputs))
+    # In a product of two sums, a value that depends on the cotangent of the loss may stay in parts.
+    scales = [var for var, entry in zip(closed.jaxpr.invars, inputs, strict=True) if entry.role == "loss_scale"]
+    wholes = Wholes(reached(closed.jaxpr.eqns, scales))
     types = infer(closed.jaxpr, row_types, phase=phase, wholes=wholes)
     ends = [k for k in whole if _is_sum(types, closed.jaxpr.outvars[k])]
     if not wholes.operands and not ends:
@@ -55,15 +47,6 @@ def complete_sums(
     at_uses = _completed_at_uses(closed, wholes, ends)
     results = [atom for k, atom in enumerate(at_uses.jaxpr.outvars) if k not in whole]
     return _completed_at_origins(at_uses, infer(at_uses.jaxpr, row_types, phase=phase), results)
-
-
-def _backward(closed: ClosedJaxpr, inputs: Sequence[Input]) -> frozenset[Var]:
-    """Values that depend on the cotangent of the loss. In a product of two sums, such a value may stay in parts."""
-    reached = {var for var, entry in zip(closed.jaxpr.invars, inputs, strict=True) if entry.role == "loss_scale"}
-    for equation in closed.jaxpr.eqns:
-        if any(not is_literal(atom) and atom in reached for atom in equation.invars):
-            reached.update(equation.outvars)
-    return frozenset(reached)
 
 
 def _is_sum(types: Mapping[Var, RowType], atom: Any) -> bool:
@@ -77,29 +60,29 @@ def _is_term(types: Mapping[Var, RowType], atom: Any) -> bool:
 
 def _completed_at_uses(closed: ClosedJaxpr, wholes: Wholes, ends: Sequence[int]) -> ClosedJaxpr:
     """Insert a complete sum for each operand that must be whole, and for these outputs."""
-    jaxpr = closed.jaxpr
-    equations: list[JaxprEqn] = []
+    builder = Builder(closed)
     made: dict[Var, Var] = {}
-    stands: dict[Var, Var] = {}  # replacements for all later equations
 
     def complete(part: Var, like: JaxprEqn) -> Var:
         if part not in made:
-            made[part] = fresh_var(part.aval)
-            equations.append(equation_like(like, GLOBAL_SUM, [part], [made[part]]))
+            made[part] = _add_global_sum(builder, part, like)
             if part not in wholes.parts:
-                stands[part] = made[part]
+                builder.replace(part, made[part])
         return made[part]
 
-    for place, equation in enumerate(jaxpr.eqns):
-        operands = [atom if is_literal(atom) else stands.get(atom, atom) for atom in equation.invars]
-        for k in wholes.operands.get(place, ()):
-            operands[k] = complete(equation.invars[k], equation)
-        equations.append(replace_equation(equation, operands, equation.outvars))
-    outputs = [atom if is_literal(atom) else stands.get(atom, atom) for atom in jaxpr.outvars]
+    for place, equation in enumerate(closed.jaxpr.eqns):
+        operands = {k: complete(equation.invars[k], equation) for k in wholes.operands.get(place, ())}
+        builder.keep(equation, operands)
+    outputs = [builder.read(atom) for atom in closed.jaxpr.outvars]
     for k in ends:
-        outputs[k] = complete(jaxpr.outvars[k], jaxpr.eqns[-1])
-    consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    return close(jaxpr.invars, outputs, equations, consts)
+        outputs[k] = complete(closed.jaxpr.outvars[k], closed.jaxpr.eqns[-1])
+    return builder.finish(outputs)
+
+
+def _add_global_sum(builder: Builder, part: Var, like: JaxprEqn) -> Var:
+    total = fresh_var(part.aval)
+    builder.equations.append(equation_like(like, GLOBAL_SUM, [part], [total]))
+    return total
 
 
 def _completed_at_origins(closed: ClosedJaxpr, types: Mapping[Var, RowType], results: Iterable[Any]) -> ClosedJaxpr:
@@ -107,23 +90,17 @@ def _completed_at_origins(closed: ClosedJaxpr, types: Mapping[Var, RowType], res
 
     Skipped if a part of the sum is itself a result, as a parameter's gradient is, or if more bytes would travel.
     """
-    jaxpr = closed.jaxpr
     chosen, early = _lifted(closed, types, results)
-    equations: list[JaxprEqn] = []
-    stands: dict[Var, Var] = {}
-    for equation in jaxpr.eqns:
-        operands = [atom if is_literal(atom) else stands.get(atom, atom) for atom in equation.invars]
+    builder = Builder(closed)
+    for equation in closed.jaxpr.eqns:
         if is_global_sum(equation) and equation.invars[0] in chosen:
-            stands[equation.outvars[0]] = operands[0]
+            builder.replace(equation.outvars[0], builder.read(equation.invars[0]))
             continue
-        equations.append(replace_equation(equation, operands, equation.outvars))
+        builder.keep(equation)
         for var in equation.outvars:
             if var in early:
-                stands[var] = fresh_var(var.aval)
-                equations.append(equation_like(equation, GLOBAL_SUM, [var], [stands[var]]))
-    outputs = [atom if is_literal(atom) else stands.get(atom, atom) for atom in jaxpr.outvars]
-    consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    return close(jaxpr.invars, outputs, equations, consts)
+                builder.replace(var, _add_global_sum(builder, var, equation))
+    return builder.finish()
 
 
 def _lifted(

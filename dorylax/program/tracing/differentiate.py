@@ -13,7 +13,7 @@ drops the selection.
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,15 +33,12 @@ from dorylax.jax_internals import (
     type_of,
     variables,
 )
-from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.jaxpr.simplify import simplify
+from dorylax.program.jaxpr.rewrite import Builder, makers, reached, simplify
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
 from dorylax.program.tracing.complete_sums import complete_sums
-from dorylax.program.tracing.constants import constants_as_inputs, with_unused_inputs
-from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.row_numbers import RowNumbers
+from dorylax.program.tracing.flatten import RowNumbers, flatten
 from dorylax.program.tracing.traced import Input, Output, whole_outputs
 
 
@@ -55,32 +52,21 @@ def without_padding(closed: ClosedJaxpr, inputs: tuple[Input, ...], types: dict[
     """
     entries = list(zip(closed.jaxpr.invars, inputs, strict=True))
     real = {entry.space: var for var, entry in entries if entry.role == "real"}
-    cotangents = {var for var, entry in entries if entry.role == "weights"}
+    cotangents = reached(closed.jaxpr.eqns, (var for var, entry in entries if entry.role == "weights"))
     builder = Builder(closed)
     for equation in closed.jaxpr.eqns:
-        if any(var in cotangents for var in variables(equation.invars)):
-            cotangents.update(equation.outvars)
-        if not any(isinstance(types[var], Summed) for var in equation.outvars):
-            builder.keep(equation)
-            continue
-        rows = [k for k, atom in enumerate(equation.invars) if _has_rows(atom, types)]
-        # Values independent of the cotangent are those of the copied row, which are finite if the model is.
-        chosen = [k for k in rows if equation.invars[k] in cotangents] or rows
-        operands = {k: _selected(builder, equation, k, types, real) for k in chosen}
+        operands = {}
+        if any(isinstance(types[var], Summed) for var in equation.outvars):
+            found = {k: types[atom] for k, atom in enumerate(equation.invars) if not is_literal(atom)}
+            rows = {k: kind for k, kind in found.items() if isinstance(kind, Rows)}
+            # Values independent of the cotangent are those of the copied row, which are finite if the model is.
+            chosen = [k for k in rows if equation.invars[k] in cotangents] or list(rows)
+            for k in chosen:
+                atom, kind = equation.invars[k], rows[k]
+                select = _select(tuple(type_of(atom).shape), kind.axis, kind.factor)
+                operands[k] = builder.call(select, [builder.read(atom), builder.read(real[kind.space])], equation)
         builder.keep(equation, operands)
     return builder.finish()
-
-
-def _has_rows(atom: Any, types: dict[Var, RowType]) -> bool:
-    return any(isinstance(types[var], Rows) for var in variables([atom]))
-
-
-def _selected(builder: Builder, equation: JaxprEqn, place: int, types: dict[Var, RowType], real: Any) -> Any:
-    atom = equation.invars[place]
-    found = types[variables([atom])[0]]
-    assert isinstance(found, Rows)
-    select = _select(tuple(type_of(atom).shape), found.axis, found.factor)
-    return builder.call(select, [builder.read(atom), builder.read(real[found.space])], equation)
 
 
 @functools.lru_cache(maxsize=256)
@@ -107,35 +93,52 @@ class Derived(NamedTuple):
     outputs: tuple[Output, ...]
 
 
-def differentiate(
+def derive(
     forward: ClosedJaxpr,
     inputs: tuple[Input, ...],
     constants: tuple[Any, ...],
     outputs: tuple[Output, ...],
     *,
-    input_gradients: bool,
     fused: bool = False,
 ) -> Derived:
-    """Add the gradients of the loss.
+    """Derive the step of a model: its forward pass without opaque equations, and the gradients of its loss if it has one.
+
+    Gradients are with respect to parameters, and to arrays of rows.
 
     Args:
-        forward: Flat forward pass with the loss as its first output.
+        forward: Flat forward pass; a loss is its first output.
         inputs: Descriptions of its inputs.
         constants: Values of the inputs with role "constant".
         outputs: Descriptions of its outputs.
-        input_gradients: Whether to compute gradients with respect to arrays of rows, in addition to parameters.
         fused: Whether fused operators stay.
 
     Raises:
         SplitError: A gradient mixes rows.
     """
-    avals = [var.aval for var in forward.jaxpr.invars]
-    wanted = [
-        k
-        for k, (entry, aval) in enumerate(zip(inputs, avals, strict=True))
-        if entry.role == "param"
-        or (input_gradients and entry.role == "rows" and jnp.issubdtype(aval.dtype, jnp.inexact))
-    ]
+    trains = any(output.role == "loss" for output in outputs)
+    wanted = [k for k, entry in enumerate(inputs) if trains and _has_gradient(entry, forward.jaxpr.invars[k])]
+    closed = _with_gradients(forward, inputs, wanted) if trains else forward
+    closed = simplify(flatten(closed, custom=True, row_numbers=RowNumbers.of(inputs), fused=fused))
+    closed, entries, values = constants_as_inputs(closed, inputs, constants)
+    # Complete sums and exclude padding, so that the function stays correct if intervals compute it.
+    phase = "in the gradient: " if trains else ""
+    closed = complete_sums(closed, entries, whole=whole_outputs(outputs), phase=phase)
+    types = infer(closed.jaxpr, [entry.row_type for entry in entries], phase=phase)
+    closed = share_reshapes(simplify(without_padding(closed, entries, types)))
+    roles = {"param": "gradient", "rows": "input_gradient"}
+    gradients = tuple(Output(roles[inputs[k].role], inputs[k].name) for k in wanted)  # type: ignore[arg-type]
+    jaxpr = forward.jaxpr
+    unused = [fresh_var(var.aval) for var in closed.jaxpr.invars[len(jaxpr.invars) :]]
+    same_inputs = close([*jaxpr.invars, *unused], jaxpr.outvars, jaxpr.eqns)
+    return Derived(same_inputs, closed, entries, values, outputs + gradients)
+
+
+def _has_gradient(entry: Input, var: Var) -> bool:
+    return entry.role == "param" or (entry.role == "rows" and jnp.issubdtype(type_of(var).dtype, jnp.inexact))
+
+
+def _with_gradients(forward: ClosedJaxpr, inputs: tuple[Input, ...], wanted: list[int]) -> ClosedJaxpr:
+    """Return loss and other outputs, and the gradients of the loss with respect to some inputs."""
     scale = next(k for k, entry in enumerate(inputs) if entry.role == "loss_scale")
     function = jaxpr_as_fun(forward)
 
@@ -150,38 +153,7 @@ def differentiate(
         loss, pullback, others = jax.vjp(loss_of, *(values[k] for k in wanted), has_aux=True)
         return [loss, *others, *pullback(values[scale].astype(loss.dtype))]
 
-    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    row_numbers = RowNumbers.of(inputs)
-    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, row_numbers=row_numbers, fused=fused))
-    closed, entries, values = constants_as_inputs(closed, inputs, constants)
-    closed = _splittable(closed, entries, outputs, phase="in the gradient: ")
-    roles = {"param": "gradient", "rows": "input_gradient"}
-    gradients = tuple(Output(roles[inputs[k].role], inputs[k].name) for k in wanted)  # type: ignore[arg-type]
-    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs + gradients)
-
-
-def undifferentiated(
-    forward: ClosedJaxpr,
-    inputs: tuple[Input, ...],
-    constants: tuple[Any, ...],
-    outputs: tuple[Output, ...],
-    *,
-    fused: bool = False,
-) -> Derived:
-    """Build the step of a model without a loss: the forward pass without opaque equations."""
-    closed = simplify(flatten(forward, custom=True, row_numbers=RowNumbers.of(inputs), fused=fused))
-    closed, entries, values = constants_as_inputs(closed, inputs, constants)
-    closed = _splittable(closed, entries, outputs)
-    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs)
-
-
-def _splittable(
-    closed: ClosedJaxpr, inputs: tuple[Input, ...], outputs: tuple[Output, ...], *, phase: str = ""
-) -> ClosedJaxpr:
-    """Complete sums and exclude padding, so that the function stays correct if intervals compute it."""
-    closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
-    types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
-    return share_reshapes(simplify(without_padding(closed, inputs, types)))
+    return make_jaxpr_of(step, *(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in forward.jaxpr.invars))
 
 
 def share_reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -191,35 +163,58 @@ def share_reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
     both. Here the other readers also read the operator's operand, and undo the change of shape, which is free.
     """
     jaxpr = closed.jaxpr
-    makers = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
-    operands = (atom for equation in jaxpr.eqns if is_graph_operator(equation) for atom in equation.invars)
+    made = makers(jaxpr.eqns)
+    readers = Counter(variables([*(atom for equation in jaxpr.eqns for atom in equation.invars), *jaxpr.outvars]))
     reshapes: dict[Var, JaxprEqn] = {}  # by the original value
-    for atom in operands:
-        maker = None if is_literal(atom) else makers.get(atom)
+    for atom in variables(atom for equation in jaxpr.eqns if is_graph_operator(equation) for atom in equation.invars):
+        maker = made.get(atom)
         if maker is None or maker.primitive.name != "reshape":
             continue
-        source = makers.get(maker.invars[0])
-        # Not for consecutive reshapes, one of which would move before the value it reads.
-        if source is not None and source.primitive.name != "reshape":
-            reshapes.setdefault(maker.invars[0], maker)
-    readers: dict[Var, int] = defaultdict(int)
-    for atom in [*(atom for equation in jaxpr.eqns for atom in equation.invars), *jaxpr.outvars]:
-        if not is_literal(atom):
-            readers[atom] += 1
-    shared = {var: reshape for var, reshape in reshapes.items() if readers[var] > 1}
-    moved = {id(reshape) for reshape in shared.values()}
-    equations: list[JaxprEqn] = []
+        for var in variables(maker.invars):
+            # Not for consecutive reshapes, one of which would move before the value it reads.
+            if var in made and made[var].primitive.name != "reshape" and readers[var] > 1:
+                reshapes.setdefault(var, maker)
+    moved = {id(reshape) for reshape in reshapes.values()}
+    builder = Builder(closed)
     for equation in jaxpr.eqns:
         if id(equation) in moved:
             continue
-        own = [var for var in equation.outvars if var in shared]
-        inner = {var: fresh_var(var.aval) for var in own}
+        inner = {var: fresh_var(var.aval) for var in equation.outvars if var in reshapes}
         results = [inner.get(var, var) for var in equation.outvars]
-        equations.append(replace_equation(equation, equation.invars, results) if own else equation)
-        for var in own:
-            there = shared[var]
-            equations.append(replace_equation(there, [inner[var]], there.outvars))
+        builder.equations.append(replace_equation(equation, equation.invars, results))
+        for var, stored in inner.items():
+            there = reshapes[var]
+            builder.equations.append(replace_equation(there, [stored], there.outvars))
             back = {**there.params, "new_sizes": tuple(var.aval.shape)}
-            equations.append(replace_equation(there, there.outvars, [var], back))
-    consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    return close(jaxpr.invars, jaxpr.outvars, equations, consts)
+            builder.equations.append(replace_equation(there, there.outvars, [var], back))
+    return builder.finish()
+
+
+def constants_as_inputs(
+    closed: ClosedJaxpr, inputs: tuple[Input, ...], constants: tuple[Any, ...]
+) -> tuple[ClosedJaxpr, tuple[Input, ...], tuple[Any, ...]]:
+    """Append the constants of a jaxpr to its inputs, each array once: XLA takes minutes to fold them, stage by stage.
+
+    Args:
+        closed: The jaxpr.
+        inputs: Descriptions of its inputs.
+        constants: Values of the inputs with role "constant".
+
+    Returns:
+        The jaxpr without constants, its inputs, and the values of the inputs with role "constant".
+    """
+    jaxpr = closed.jaxpr
+    places = [var for var, entry in zip(jaxpr.invars, inputs, strict=True) if entry.role == "constant"]
+    known = {id(value): var for value, var in zip(constants, places, strict=True)}
+    added, values = [], list(constants)
+    builder = Builder(closed)
+    for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
+        if id(value) not in known:
+            known[id(value)] = var
+            added.append(var)
+            values.append(value)
+        builder.replace(var, known[id(value)])
+    for equation in jaxpr.eqns:
+        builder.keep(equation)
+    entries = tuple(Input("constant", f"constant {k}") for k in range(len(constants), len(values)))
+    return builder.finish(inputs=[*jaxpr.invars, *added]), inputs + entries, tuple(values)

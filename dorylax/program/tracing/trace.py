@@ -23,12 +23,13 @@ from dorylax.jax_internals import (
     is_key,
     is_literal,
     make_jaxpr_of,
+    variables,
 )
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.jaxpr.errors import SplitError, refuse, where_raised, where_written
-from dorylax.program.jaxpr.simplify import simplify
+from dorylax.program.jaxpr.rewrite import reached, simplify
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
-from dorylax.program.model.base import ModelKindError, ModelParts, Tree
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.base import ModelKindError, ModelParts, Tree, epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.rows import advice
@@ -36,10 +37,8 @@ from dorylax.program.rows.check import infer
 from dorylax.program.rows.errors import RowError
 from dorylax.program.rows.types import Rows, RowType
 from dorylax.program.tracing.complete_sums import complete_sums
-from dorylax.program.tracing.constants import constants_as_inputs
-from dorylax.program.tracing.differentiate import differentiate, undifferentiated
-from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.row_numbers import RowNumbers
+from dorylax.program.tracing.differentiate import constants_as_inputs, derive
+from dorylax.program.tracing.flatten import RowNumbers, flatten
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
 from dorylax.program.tracing.untraceable import OnNumbers, explain
@@ -72,9 +71,6 @@ def trace_model(
         if not isinstance(error, _OF_SYMBOLS) and not in_users_code:
             raise  # an error in dorylax
         raise explain(error, data_spec, _on_numbers(forward, data_spec)) from error
-
-
-_GRAPH = ("in_offsets", "in_neighbours", "out_offsets", "out_neighbours", "out_edges")
 
 
 def _graph_arrays(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
@@ -111,8 +107,7 @@ _OF_SYMBOLS = (TypeError, ValueError, InconclusiveDimensionOperation, IndexError
 class _Forward(NamedTuple):
     """Forward pass and loss of a model, for sizes that may be symbols."""
 
-    parts: ModelParts
-    dimensions: Dimensions
+    name: str
     closed: ClosedJaxpr
     inputs: list[Input]
     outputs: list[Output]
@@ -157,7 +152,7 @@ def _forward(
         "epoch": ([Input("epoch", "epoch")], scalar["index"]),
         "loss_scale": ([Input("loss_scale", "loss_scale")], scalar["real"]),
         "counts": ([Input("count", "vertices", "vertex"), Input("count", "edges", "edge")], [count, count]),
-        "graph": ([Input("graph", name) for name in _GRAPH], _graph_arrays(dimensions)),
+        "graph": ([Input("graph", name) for name in Structure._fields], _graph_arrays(dimensions)),
         "ids": ([Input("ids", "vertex ids", "vertex"), Input("ids", "edge ids", "edge")], _ids(dimensions)),
         "places": ([Input("places", "edge places", "edge")], jax.ShapeDtypeStruct((dimensions.edges,), jnp.int32)),
         "real": (
@@ -208,11 +203,11 @@ def _forward(
         outputs.extend(Output("state", path) for path in _paths(state, "state"))
         return [total, *jax.tree.leaves(sums), *jax.tree.leaves(state)]
 
-    return _Forward(parts, dimensions, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
+    return _Forward(parts.name, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
 
 
 def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
-    parts, dimensions, closed, inputs, outputs, trees = found
+    name, closed, inputs, outputs, trees = found
     flat = flatten(closed, custom=False, row_numbers=RowNumbers.of(inputs), fused=fused)
     _check_effects(flat, alone=fused)
     flat = simplify(flat)
@@ -227,13 +222,11 @@ def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: 
     types = infer(opened.jaxpr, [entry.row_type for entry in entries])
     _check_keys(opened, types)
     _check_outputs(opened, types, outputs)
-    if loss is None:
-        kept = tuple(outputs)
-        derived = undifferentiated(flat, entries, constants, kept, fused=fused)
-    else:
-        flat, kept = _without_unchanged_state(flat, entries, tuple(outputs))
-        derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
-    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
+    kept = tuple(outputs)
+    if loss is not None:
+        flat, kept = _without_unchanged_state(flat, entries, kept)
+    derived = derive(flat, entries, constants, kept, fused=fused)
+    return Traced(name, spec, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
 
 
 _EFFECTS = ("debug_print", "debug_callback", "io_callback")
@@ -267,13 +260,13 @@ def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
 
 def _of_labels_alone(equation: JaxprEqn, closed: ClosedJaxpr, inputs: Sequence[Input]) -> bool:
     """Whether an operation computes with labels, and not with parameters, random streams or state."""
-    roles: dict[Var, set[str]] = {var: {entry.role} for var, entry in zip(closed.jaxpr.invars, inputs, strict=True)}
-    for one in closed.jaxpr.eqns:
-        found = set().union(*(roles.get(atom, set()) for atom in one.invars if not is_literal(atom)))
-        if one is equation:
-            return "labels" in found and found.isdisjoint(("param", "stream", "state"))
-        roles.update((var, found) for var in one.outvars)
-    return False
+    entries = list(zip(closed.jaxpr.invars, inputs, strict=True))
+
+    def meets(*roles: str) -> bool:
+        reads = reached(closed.jaxpr.eqns, (var for var, entry in entries if entry.role in roles))
+        return not reads.isdisjoint(variables(equation.invars))
+
+    return meets("labels") and not meets("param", "stream", "state")
 
 
 def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:

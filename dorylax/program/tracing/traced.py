@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import ClosedJaxpr, Jaxpr, Var, close, variables
-from dorylax.program.jaxpr.simplify import live
-from dorylax.program.jaxpr.symbols import Dimensions, Space
+from dorylax.program.jaxpr.rewrite import live
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 from dorylax.program.tracing.spec import DataSpec
 
@@ -89,7 +89,6 @@ class Traced:
     Attributes:
         name: Name of the model.
         spec: Specification of the data.
-        dimensions: Its symbols.
         inputs: Inputs of both jaxprs, in order.
         constants: Values of the inputs with role "constant".
         forward: Flat forward pass; custom derivatives are opaque, so that it can be differentiated.
@@ -102,7 +101,6 @@ class Traced:
 
     name: str
     spec: DataSpec
-    dimensions: Dimensions
     inputs: tuple[Input, ...]
     constants: tuple[Any, ...]
     forward: ClosedJaxpr

@@ -16,10 +16,10 @@ from dorylax.program.jaxpr.errors import SplitError, where_raised, where_written
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
-from dorylax.program.rows.axes import shown
 from dorylax.program.rows.errors import RowError, mixing
 from dorylax.program.rows.rules import shape_of
 from dorylax.program.rows.rules.elementwise import NAMES
+from dorylax.program.rows.types import shown
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input
 

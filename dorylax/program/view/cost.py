@@ -122,7 +122,7 @@ def cost(
         raise ValueError(f"intervals must be ≥ 1, got {intervals}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be ≥ 1, got {workers}")
-    parameters = _parameters(program)
+    parameters = frozenset(program.traced.variables("param"))
     kept = frozenset() if workers is None else parameters
     sizes = {SYMBOLS["vertex"]: vertices, SYMBOLS["edge"]: edges}
     costs = tuple(_task_cost(program, index, sizes, intervals, kept) for index in range(len(program.tasks)))
@@ -166,12 +166,6 @@ def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
     if size < 0:
         raise ValueError(f"{name} must be ≥ 0, got {size}")
     return size
-
-
-def _parameters(program: SplitModel) -> frozenset[Var]:
-    traced = program.traced
-    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
-    return frozenset(var for var, entry in entries if entry.role == "param")
 
 
 def _task_cost(

@@ -1,4 +1,4 @@
-"""Describes a program in a table with the vocabulary of Dorylus (`tasks.label`), in a flowchart, and in values for JSON."""
+"""Describes a program in a table with the vocabulary of Dorylus, in a flowchart, and in values for JSON."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dorylax.jax_internals import Var, is_literal
-from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
-from dorylax.program.jaxpr.graph_operators import operator_of
+from dorylax.program.jaxpr.graph_operators import GLOBAL_SUM, operator_of
 from dorylax.program.rows.types import GraphArray
-from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 from dorylax.program.view.cost import ProgramCost, cost
@@ -118,7 +116,7 @@ def _task(program: SplitModel, costs: ProgramCost, origins: Mapping[Var, int | s
     reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
     return {
         "index": index,
-        "task": task_label(program, index),
+        "task": program.label(index),
         "kind": task.kind,
         "operator": _operator_name(program, index),
         "direction": task.equations[0].params.get("direction") if task.kind == "graph" else None,

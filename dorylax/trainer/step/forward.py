@@ -13,7 +13,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import trace
-from dorylax.program.single.function import ProgramFunction
+from dorylax.program.single import ProgramFunction
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.step.arrays import TrainingArrays
 

@@ -19,9 +19,9 @@ import optax
 
 from dorylax.errors import InputError
 from dorylax.metrics.evaluation import evaluate
+from dorylax.program.gathers import Gathered
 from dorylax.program.model import optimizer_step
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
-from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.compiled import Compiled

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple, final
 
 import jax
 
-from dorylax.program.model.base import ModelParts, ModelStructure, Tree
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.gathers import Gathered
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree, epoch_rng
 from dorylax.program.model.loss import RowFunction, cross_entropy, masked_loss
 from dorylax.program.passes import optimise
 from dorylax.program.program import trace
-from dorylax.program.single.function import ProgramFunction
-from dorylax.program.single.narrow import Gathered
+from dorylax.program.single import ProgramFunction
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.compiled import Compiled

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax import export
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dorylax.jax_internals import ClosedJaxpr, close, eval_jaxpr, is_literal
 from dorylax.layers.gcnii import GCNII
 from dorylax.program.artefact.canonical import canonical, share
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
@@ -57,6 +58,19 @@ def shuffled(closed: ClosedJaxpr, seed: int) -> ClosedJaxpr:
 
 def groups_of(*stages: ClosedJaxpr) -> list[list[int]]:
     return [[member.stage for member in group.members] for group in share(stages)]
+
+
+def test_shardings_are_compared_by_value() -> None:
+    """As in the gradient of a conversion, each time another object."""
+
+    def converted() -> ClosedJaxpr:
+        closed = stage(lambda x: x.astype(jnp.bfloat16), "n, 3")
+        (equation,) = closed.jaxpr.eqns
+        sharding = NamedSharding(AbstractMesh((), ()), PartitionSpec(None, None))
+        other = equation.replace(params={**equation.params, "sharding": sharding})
+        return close(closed.jaxpr.invars, closed.jaxpr.outvars, [other])
+
+    assert canonical(converted()).key == canonical(converted()).key
 
 
 def test_order_of_inputs_outputs_and_equations_does_not_matter() -> None:

@@ -10,7 +10,7 @@ import pytest
 from jax import export
 
 from dorylax.jax_internals import make_jaxpr_of
-from dorylax.ops.primitives import attention, bilinear, counts, extremum, linear, softmax
+from dorylax.ops.primitives import attention, extremum, linear, softmax
 from dorylax.ops.primitives.attention import ATTENTION
 from dorylax.ops.primitives.operator import Operator
 from dorylax.ops.primitives.softmax import SOFTMAX
@@ -43,15 +43,15 @@ FUSED = [attention.attention, attention.attention_saving, attention.attention_ta
         (lambda s, x: linear.expand(x, s, direction="in"), [X], 0, V * ROW),
         (lambda s, x: linear.collect(x, s, direction="in"), [MESSAGES], E * 6, E * ROW),
         (lambda s, x: linear.collect(x, s, direction="out"), [MESSAGES], E * 6, E * ENTRY),
-        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="in"), [X, SCORES], 2 * E * 6, E * (ENTRY + PAIR)),
-        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="out"), [X, SCORES], 2 * E * 6, E * (ENTRY + 4 + PAIR)),
-        (lambda s, a, b: bilinear.edge_dot(a, b, s), [X] * 2, 2 * E * 6, V * ROW + E * ENTRY),
+        (lambda s, x, w: linear.gather_weighted(x, w, s, direction="in"), [X, SCORES], 2 * E * 6, E * (ENTRY + PAIR)),
+        (lambda s, x, w: linear.gather_weighted(x, w, s, direction="out"), [X, SCORES], 2 * E * 6, E * (ENTRY + 4 + PAIR)),
+        (lambda s, a, b: linear.edge_dot(a, b, s), [X] * 2, 2 * E * 6, V * ROW + E * ENTRY),
         (lambda s, x: extremum.gather_extremum(x, s, reduce="max"), [X], E * 6, E * ENTRY),
         (lambda s, x: extremum.collect_extremum(x, s, reduce="max"), [MESSAGES], E * 6, E * ROW),
         (lambda s, a, b, x: extremum.select_sum(a, b, x, s, direction="in"), [X] * 3, 2 * E * 6, (V + E) * ROW + E * ENTRY),
         (lambda s, x, y: softmax.edge_softmax(x, y, s), [SCORES, (N, H)], SOFTMAX * (E + V) * H, (E + V) * PAIR),
-        (lambda s: counts.degrees(s, direction="in"), [], V, 0),
-        (counts.self_loops, [], 2 * E, E * 4),
+        (lambda s: linear.degrees(s, direction="in"), [], V, 0),
+        (linear.self_loops, [], 2 * E, E * 4),
         *(
             (
                 fused(operator), [X[: operand.axes] for operand in operator.operands],

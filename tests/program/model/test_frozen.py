@@ -13,7 +13,7 @@ from flax import linen, nnx
 
 from dorylax.layers.dropout import Dropout
 from dorylax.program.model import flax_linen, flax_nnx
-from dorylax.program.model import function as functions
+from dorylax.program.model.kinds import take_apart
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)
 IDS = np.arange(5)
@@ -173,7 +173,7 @@ def flagged(params: Any, graph: Any, x: Any, *, key: Any = None, train: bool = T
 
 def test_what_a_partial_has_given_is_not_overridden() -> None:
     frozen = functools.partial(flagged, train=False, key=jax.random.key(7))
-    parts = functions.take_apart(frozen, {"w": np.ones(3, np.float32)})
+    parts = take_apart(frozen, None, params={"w": np.ones(3, np.float32)})
     assert parts.name == "flagged"
     assert parts.streams == {}
     np.testing.assert_array_equal(parts.structure.apply_train(parts.params, {}, {}, None, X)[0], X)

@@ -9,8 +9,7 @@ from support.graphs import messy_graph
 
 from dorylax.program.model.flax_linen import LinenStructure
 from dorylax.program.model.flax_nnx import NnxStructure
-from dorylax.program.model.function import FunctionStructure
-from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.kinds import FunctionStructure, take_apart
 
 GRAPH, X = messy_graph(8, 14), np.ones((8, 3), np.float32)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from dorylax.program.model.recording import Recorder, flat
+from dorylax.program.model.flax_nnx import Recorder, flat
 
 
 class Twice(nnx.Module):

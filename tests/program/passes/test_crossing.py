@@ -81,9 +81,7 @@ class Instance:
         self._floating: set[int] = set()
         for source in {chooser._home[var] for var in wanted}:
             task = chooser.tasks[source]
-            given = Crossing(
-                chooser._program, self._task, task, lambda source=source: chooser._exclusive(source, target)
-            )
+            given = Crossing(chooser._program, self._task, task, chooser._exclusive(source, target))
             for equation in task.equations:
                 if analysis.floats(equation):
                     self._floating.add(id(equation))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,8 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.crossing import cut
+
+cut = functools.partial(optimise, passes=["cut"])
 
 SHAPES = {"a": (zoo.F, 8), "b": (8, zoo.C)}
 

@@ -1,4 +1,4 @@
-"""hoist: what depends on data alone and leads to or from a graph operator runs once."""
+"""hoist and settle: operators, and rows that they read along edges, run once if they depend on data alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.jax_internals import is_literal
-from dorylax.program import Program, trace
+from dorylax.program import Program, optimise, trace
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.passes.split import hoist, prune
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.steps import lower
+
+hoist = functools.partial(optimise, passes=["hoist"])
+prune = functools.partial(optimise, passes=["prune"])
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
 
@@ -160,3 +163,52 @@ def test_labels_and_weights_are_not_kept_again(name: str) -> None:
     for task in program.tasks:
         if task.when == "once":
             assert not given.intersection(task.read)
+
+
+settle = functools.partial(optimise, passes=["settle"])
+
+SETTLED = {"a": (zoo.F, 4), "b": (4, zoo.C), "w": (1,)}
+
+
+def _learned_weights(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    scaled = jnp.sin(x)  # of data alone
+    near = ops.gather(g, scaled, weight * p["w"])
+    return ops.gather(g, jnp.tanh(near @ p["a"])) @ p["b"]
+
+
+LEARNED = zoo.Case(
+    lambda dtype: (_learned_weights, {k: np.ones(s, dtype) for k, s in SETTLED.items()}), ("x", "weight")
+)
+
+
+def _traced(case: zoo.Case = LEARNED) -> Program:
+    return trace(zoo.parts_of(case, "float32"), zoo.spec_of(case, "float32"))
+
+
+def _shapes(program: Program, when: str) -> list[tuple[Any, ...]]:
+    """Of what tasks at that time write."""
+    pairs = zip(program.tasks, program.interfaces, strict=True)
+    return [var.aval.shape for task, interface in pairs if task.when == when for var in interface.writes]
+
+
+def test_rows_that_never_change_are_made_and_sent_once() -> None:
+    before, after = _traced(), settle(_traced())
+    assert {one.constant for one in lower(before).publications} == {False}
+    constant = [one.var.aval.shape for one in lower(after).publications if one.constant]
+    assert [shape[-1] for shape in constant] == [zoo.F]
+    assert _shapes(before, "once") == []
+    assert _shapes(after, "once") == constant
+
+
+def test_operators_stay_where_they_are() -> None:
+    before, after = _traced(), settle(_traced())
+    assert [task.when for task in after.tasks if task.kind == "graph"] == ["epoch"] * sum(
+        task.kind == "graph" for task in before.tasks
+    )
+
+
+def test_what_hoist_takes_is_made_once_as_well() -> None:
+    """A constant gather goes where it goes without settle."""
+    program = _traced(zoo.ALL["GCN without dropout"])
+    both, alone = hoist(settle(program)), hoist(program)
+    assert [(task.kind, task.when) for task in both.tasks] == [(task.kind, task.when) for task in alone.tasks]

@@ -10,7 +10,6 @@ import pytest
 from dorylax import ops
 from dorylax.errors import InputError
 from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
-from dorylax.program.passes.order import ORDER
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32"), num_vertices=100, num_edges=900)
 
@@ -33,7 +32,7 @@ def shape(program: Program) -> list[Any]:
 
 
 def test_names_are_in_the_order_in_which_they_apply() -> None:
-    assert PASSES == ORDER == ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink", "cut")
+    assert PASSES == ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink", "cut")
 
 
 def test_all_by_default_and_on_record(program: Program) -> None:
@@ -79,3 +78,12 @@ def test_unknown_names_are_refused(program: Program, names: list[str]) -> None:
     wrong = next(name for name in names if name not in PASSES)
     with pytest.raises(InputError, match=f"unknown pass '{wrong}': there are {', '.join(PASSES)}"):
         optimise(program, names)
+
+
+@pytest.mark.parametrize("before", PASSES)
+def test_no_pass_follows_itself_or_a_later_one(program: Program, before: str) -> None:
+    after = optimise(program, [before])
+    for name in PASSES[: PASSES.index(before) + 1]:
+        message = f"pass {name} cannot follow {before}: passes apply once, in the order reorder, "
+        with pytest.raises(InputError, match=message):
+            optimise(after, [name])

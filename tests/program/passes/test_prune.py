@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,9 @@ from support.reference import Intervals, ReferenceExecutor, interpret
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.model.loss import cross_entropy
-from dorylax.program.passes.split import prune
 from dorylax.program.tracing.arguments import RunData, StepResult
+
+prune = functools.partial(optimise, passes=["prune"])
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
 

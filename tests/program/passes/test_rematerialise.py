@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections import Counter
 from typing import Any
@@ -17,7 +18,8 @@ from dorylax import ops
 from dorylax.jax_internals import variables
 from dorylax.layers import GraphSAGE
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.crossing import rematerialise
+
+rematerialise = functools.partial(optimise, passes=["rematerialise"])
 
 SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,8 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.crossing import sink
+
+sink = functools.partial(optimise, passes=["sink"])
 
 INPUTS = ("x", "norm")
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}

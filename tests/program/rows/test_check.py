@@ -38,15 +38,6 @@ def test_inputs_must_fit():
         infer(jaxpr, [V, V])
 
 
-def test_other_symbols():
-    m, k = export.symbolic_shape("m, k")
-    jaxpr = jax.make_jaxpr(lambda x, a: (x.sum(1), a.sum(0)))(
-        *(jax.ShapeDtypeStruct((d, 6), jnp.float32) for d in (m, k))
-    ).jaxpr
-    found = infer(jaxpr, [V, E], vertices="m", edges="k")
-    assert [found[var] for var in jaxpr.outvars] == [V, SUM]
-
-
 def test_unknown_operations(rows: Any):
     unknown = Primitive("not_known")
     unknown.def_abstract_eval(lambda x: x)

@@ -17,8 +17,8 @@ from support.summing_models import SUMMING
 
 from dorylax import ops
 from dorylax.program import PASSES, SplitError, optimise, trace
-from dorylax.program.jaxpr.global_sum import is_global_sum
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.jaxpr.graph_operators import is_global_sum
+from dorylax.program.model.base import epoch_rng
 from dorylax.program.program import Program
 
 CUTS = {1: (0, 20), 3: (0, 1, 12, 20), 7: (0, 1, 2, 7, 8, 11, 19, 20)}

@@ -12,10 +12,9 @@ import pytest
 
 from dorylax.jax_internals import eval_jaxpr, make_jaxpr_of
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.rewrite import instantiate
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
-from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.row_numbers import RowNumbers
+from dorylax.program.tracing.flatten import RowNumbers, flatten
 
 V, E = 11, 17
 ROWS = np.array([7, 0, 3, 3, 10], np.int32)  # an interval's rows: some, in any order, one twice

@@ -11,7 +11,6 @@ from flax import nnx
 from dorylax.layers import GAT, GCN, MLP
 from dorylax.program.passes import optimise
 from dorylax.program.program import trace
-from dorylax.program.tasks.label import task_label
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.program.view.describe import description
 
@@ -39,7 +38,7 @@ def test_every_task_and_every_value_that_crosses(name: str, passes: bool) -> Non
     text = program.draw()
     nodes = re.findall(r'^    task(\d+)\["(.+?)(?:<br>.*)?"\]:::(\w+)$', text, re.MULTILINE)
     assert sorted(int(index) for index, _, _ in nodes) == list(range(len(program.tasks)))
-    assert all(label == f"{index} {task_label(program, int(index))}" for index, label, _ in nodes)
+    assert all(label == f"{index} {program.label(int(index))}" for index, label, _ in nodes)
     assert {style for _, _, style in nodes} == set(re.findall(r"classDef (\w+) ", text))
     # `describe` lists for each task what it reads, and from which task.
     reads = {

@@ -17,8 +17,7 @@ from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.program import optimise, trace
-from dorylax.program.model.base import ModelParts
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.base import ModelParts, epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.program import Program
 from dorylax.program.tracing.arguments import RunData, training_weights

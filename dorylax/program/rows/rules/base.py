@@ -7,30 +7,27 @@ operators and calls. The driver also compares the rule's answer with the shapes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
 from dorylax.errors import InputError
-from dorylax.jax_internals import Jaxpr, JaxprEqn
+from dorylax.jax_internals import Jaxpr, JaxprEqn, type_of
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
-from dorylax.program.rows.axes import read_axis
-from dorylax.program.rows.errors import RowError, misused_sum, mixing
-from dorylax.program.rows.types import Free, Origin, Rows, RowType, Summed
+from dorylax.program.rows.errors import RowError, mixing, place_of
+from dorylax.program.rows.types import Free, Origin, Rows, RowType, Summed, read_axis
 
 
 class Scope(NamedTuple):
     """Context shared by all equations of a jaxpr.
 
     Attributes:
-        spaces: Space that each symbol counts.
         phase: Prefix of error messages.
         inside: Loop or branch whose body the jaxpr is; None outside.
         callers: Calls and loops that contain the jaxpr, outermost first.
         infer: Returns the types of a jaxpr's outputs, given those of its inputs.
     """
 
-    spaces: Mapping[str, Space]
     phase: str
     inside: str | None
     callers: tuple[JaxprEqn, ...]
@@ -39,11 +36,7 @@ class Scope(NamedTuple):
 
 def shape_of(atom: Any) -> tuple[Any, ...]:
     """Return the shape of a variable or literal; values without one, such as tokens, count as scalars."""
-    return getattr(_aval(atom), "shape", ())
-
-
-def _aval(atom: Any) -> Any:
-    return atom.aval
+    return getattr(atom.aval, "shape", ())
 
 
 @final
@@ -78,18 +71,18 @@ class Operation:
             RowError: The shape has two such axes, or a size that does not count rows.
         """
         try:
-            return read_axis(self.result_shapes[k], self.scope.spaces)
+            return read_axis(self.result_shapes[k])
         except InputError as error:
             self.refuse(str(error), advice.pairs(self.space))
 
     def dtype(self, k: int) -> Any:
         """Return the dtype of an operand."""
-        return _aval(self.equation.invars[k]).dtype
+        return type_of(self.equation.invars[k]).dtype
 
     @property
     def result_dtype(self) -> Any:
         """Dtype of the first result."""
-        return _aval(self.equation.outvars[0]).dtype
+        return type_of(self.equation.outvars[0]).dtype
 
     def counts(self, size: Any) -> Rows | None:
         """Return the rows that a size in the parameters counts, as axis 0; None for numbers.
@@ -98,7 +91,7 @@ class Operation:
             RowError: The size is not a constant multiple of one symbol.
         """
         try:
-            return read_axis((size,), self.scope.spaces)
+            return read_axis((size,))
         except InputError:
             self.refuse(f"a part of the {self.space} axis, of size {size}", advice.places(self.space))
 
@@ -128,15 +121,26 @@ class Operation:
         return RowError(self.equation, reason, what_to_do, headline=headline, callers=scope.callers, phase=scope.phase)
 
     def refuse_sum(self, why: str | None = None) -> NoReturn:
-        """Raise the error of a sum over rows that enters this operation."""
+        """Raise the error of a sum over rows that enters this operation; it names the place where the sum was taken."""
         if self.rows:
             default = f"The sum is then used for single {advice.many(self.space)}"
         else:
             default = f"The sum is then used by {self.name}, which parts of a sum cannot go through one by one"
-        for total in self.sums:
-            if total.origin is not None:
-                scope = self.scope
-                raise misused_sum(total, self.equation, why or default, callers=scope.callers, phase=scope.phase)
+        origin = next((total.origin for total in self.sums if total.origin is not None), None)
+        if origin is not None:
+            reason = why or default
+            used = place_of(self.equation, self.scope.callers)
+            if used not in ("", place_of(origin.equation, origin.callers)):
+                reason = f"{reason} [{self.name}{used}]"
+            raise RowError(
+                origin.equation,
+                origin.how,
+                f"{reason}. {advice.sums(origin.space)}",
+                headline=mixing(origin.space),
+                callers=origin.callers,
+                phase=self.scope.phase,
+                misused_sum=True,
+            )
         self.unsupported(f"a sum over {advice.many(self.space)} enters {self.name}", advice.sums(self.space))
 
     # Common parts of rules
@@ -169,24 +173,52 @@ class Operation:
                 self.refuse_sum()
         return self.sums[0]
 
-    def follow(self, axis_of: Callable[[Rows], int | Rows], *, linear: bool, operand: int = 0) -> list[RowType]:
-        """Return the results' types if one operand's rows stay separate and no other operand has rows.
+    def common_rows(self, count: int | None = None) -> Rows:
+        """Return the rows of the first `count` operands (all by default), which must have the same.
+
+        Raises:
+            RowError: They have different rows, or any operand is a sum over rows.
+        """
+        if self.sums:
+            self.refuse_sum()
+        rows = self.rows[0][1]
+        if any(kind != rows for kind in self.types[:count]):
+            self.unsupported(f"operands of {self.name} have their rows on different axes")
+        return rows
+
+    def refuse_along(self, rows: Rows, axes: Iterable[Any], what: str) -> None:
+        """Refuse if the axis of rows is one of those along which the operation computes."""
+        if rows.axis in [int(axis) for axis in axes]:
+            self.refuse(f"{what} the {rows.space} axis", advice.order(rows.space))
+
+    def follow(
+        self,
+        axis_of: Callable[[Rows], int | Rows] = lambda rows: rows,
+        *,
+        linear: bool,
+        along: Iterable[Any] = (),
+        what: str = "",
+    ) -> list[RowType]:
+        """Return the results' types if the first operand's rows stay separate and no other operand has rows.
 
         Args:
-            axis_of: Position of an operand's rows in every result: the axis, or the type if the factor changes.
+            axis_of: Position of the operand's rows in every result: the axis, or the type if the factor changes.
             linear: Whether the operation is linear in the operand.
-            operand: Position of the operand.
+            along: Axes of the operand along which the operation computes, as described by `what`.
+            what: Start of the reason to refuse rows there.
         """
-        kind = self.types[operand]
-        if isinstance(kind, Summed):
-            if not linear:
-                self.refuse_sum()
-            return [kind for _ in self.result_shapes]
+        kind = self.types[0]
+        if isinstance(kind, Summed) and not linear:
+            self.refuse_sum()
         if isinstance(kind, Rows):
+            self.refuse_along(kind, along, what)
             to = axis_of(kind)
-            moved = to if isinstance(to, Rows) else Rows(kind.space, to, kind.factor)
-            return [moved for _ in self.result_shapes]
-        return [Free() for _ in self.result_shapes]
+            kind = to if isinstance(to, Rows) else Rows(kind.space, to, kind.factor)
+        return self.all_results(Free() if isinstance(kind, Free) else kind)
+
+    def all_results(self, kind: RowType) -> list[RowType]:
+        """Return this type for each result."""
+        return [kind] * len(self.result_shapes)
 
 
 Rule = Callable[[Operation], Sequence[RowType]]

@@ -1,13 +1,55 @@
-"""Rules for loops and branches: the check covers bodies as it does any jaxpr; types of carries are found by iteration."""
+"""Rules for calls, loops and branches: the check covers bodies as it does any jaxpr.
+
+A function is checked in place of its call; types of carries are found by iteration.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from dorylax.jax_internals import ClosedJaxpr, Jaxpr
 from dorylax.program.rows import advice
 from dorylax.program.rows.rules.base import Operation, rule
-from dorylax.program.rows.rules.calls import body
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
+
+_BODIES = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "composite": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
+
+CALLS = frozenset([*_BODIES, "custom_linear_solve", "scan", "while", "cond", "optimization_barrier", "device_put"])
+"""Primitives whose operands may be of different kinds, because each has a separate path through the call."""
+
+
+def _body(closed: Any) -> Jaxpr:
+    """Return the jaxpr of a closed one; its constants count as values without rows."""
+    jaxpr: Jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    return jaxpr
+
+
+@rule(*_BODIES)
+def call(op: Operation) -> Sequence[RowType]:
+    """Return the types of the function's outputs. Functions with custom derivatives are checked again in the gradient."""
+    inside = "a function with a derivative of its own" if op.name.startswith("custom_") else None
+    return op.infer(_body(op.params[_BODIES[op.name]]), op.types, inside=inside)
+
+
+@rule("custom_linear_solve")
+def custom_linear_solve(op: Operation) -> Sequence[RowType]:
+    """Return the types of its `solve`; operands are constants of four functions, then right-hand sides."""
+    lengths = op.params["const_lengths"]
+    start = lengths.matvec + lengths.vecmat
+    constants = op.types[start : start + lengths.solve]
+    sides = op.types[sum(lengths) :]
+    return op.infer(_body(op.params["jaxprs"].solve), [*constants, *sides])
 
 
 @rule("scan")
@@ -18,22 +60,18 @@ def scan(op: Operation) -> Sequence[RowType]:
     if scanned is not None:
         op.refuse(f"scan over the {scanned.space} axis", advice.loops(scanned.space))
     first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
-    slices = [_slice(kind) for kind in op.types[last:]]
+    # Scanned values lose axis 0 in a step, and results gain it; its size is a number here.
+    slices = [_moved(kind, -1) for kind in op.types[last:]]
 
     def step(carry: Sequence[RowType]) -> list[RowType]:
-        return op.infer(body(params["jaxpr"]), [*op.types[:first], *carry, *slices], inside="scan")
+        return op.infer(_body(params["jaxpr"]), [*op.types[:first], *carry, *slices], inside="scan")
 
     carry, results = _fixpoint(op, op.types[first:last], step)
-    return [*carry, *(_stacked(kind) for kind in results[len(carry) :])]
+    return [*carry, *(_moved(kind, 1) for kind in results[len(carry) :])]
 
 
-def _slice(kind: RowType) -> RowType:
-    """Return the type of a scanned value within a step, without axis 0, whose size is a number here."""
-    return Rows(kind.space, kind.axis - 1, kind.factor) if isinstance(kind, Rows) else kind
-
-
-def _stacked(kind: RowType) -> RowType:
-    return Rows(kind.space, kind.axis + 1, kind.factor) if isinstance(kind, Rows) else kind
+def _moved(kind: RowType, by: int) -> RowType:
+    return Rows(kind.space, kind.axis + by, kind.factor) if isinstance(kind, Rows) else kind
 
 
 @rule("while")
@@ -44,10 +82,10 @@ def while_loop(op: Operation) -> Sequence[RowType]:
     cond_consts, body_consts = op.types[:for_cond], op.types[for_cond : for_cond + for_body]
 
     def step(carry: Sequence[RowType]) -> list[RowType]:
-        return op.infer(body(params["body_jaxpr"]), [*body_consts, *carry], inside="while_loop")
+        return op.infer(_body(params["body_jaxpr"]), [*body_consts, *carry], inside="while_loop")
 
     carry, _ = _fixpoint(op, op.types[for_cond + for_body :], step)
-    (condition,) = op.infer(body(params["cond_jaxpr"]), [*cond_consts, *carry], inside="while_loop")
+    (condition,) = op.infer(_body(params["cond_jaxpr"]), [*cond_consts, *carry], inside="while_loop")
     if not isinstance(condition, Free) and any(kind != condition for kind in carry):
         op.unsupported("a loop whose condition has rows, which not all carried values have on the same axis")
     return carry
@@ -57,7 +95,7 @@ def while_loop(op: Operation) -> Sequence[RowType]:
 def cond(op: Operation) -> Sequence[RowType]:
     """Require that all rows take the same branch."""
     op.require_free([0], "branches")
-    results = [op.infer(body(branch), op.types[1:], inside="cond") for branch in op.params["branches"]]
+    results = [op.infer(_body(branch), op.types[1:], inside="cond") for branch in op.params["branches"]]
     joined = results[0]
     for other in results[1:]:
         joined = [_join(op, a, b) for a, b in zip(joined, other, strict=True)]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dorylax.program.rows import advice
-from dorylax.program.rows.axes import shown
 from dorylax.program.rows.rules.base import Operation, rule
-from dorylax.program.rows.types import Free, Rows, RowType
+from dorylax.program.rows.types import Free, Rows, RowType, shown
 
 
 @rule("broadcast_in_dim")
@@ -34,7 +33,7 @@ def iota(op: Operation) -> Sequence[RowType]:
 
 @rule("dim_as_value")
 def dim_as_value(op: Operation) -> Sequence[RowType]:
-    """Return a value without rows, for which `tracing.row_numbers` substitutes an input; refuse it inside loops."""
+    """Return a value without rows, for which `tracing.flatten` substitutes an input; refuse it inside loops."""
     if op.scope.inside is not None:
         op.unsupported(
             f"reads the number of vertices or edges inside {op.scope.inside}",
@@ -91,20 +90,21 @@ def squeeze(op: Operation) -> Sequence[RowType]:
 @rule("rev")
 def rev(op: Operation) -> Sequence[RowType]:
     """Accept reversal of other axes."""
-    return op.follow(lambda rows: _other(op, rows, op.params["dimensions"], "reversal"), linear=True)
+    return op.follow(linear=True, along=op.params["dimensions"], what="reversal along")
 
 
 @rule("slice")
 def slice_(op: Operation) -> Sequence[RowType]:
     """Accept parts of other axes and all of the axis of rows."""
+    params = op.params
 
-    def whole(rows: Rows) -> int:
-        axis, params = rows.axis, op.params
+    def whole(rows: Rows) -> Rows:
+        axis = rows.axis
         stride = 1 if params["strides"] is None else params["strides"][axis]
         start, limit = params["start_indices"][axis], op.counts(params["limit_indices"][axis])
         if op.counts(start) is not None or int(start) != 0 or stride != 1 or limit != _first(rows):
             op.refuse(f"slice of the {rows.space} axis", advice.places(rows.space))
-        return axis
+        return rows
 
     return op.follow(whole, linear=True)
 
@@ -114,10 +114,10 @@ def dynamic_slice(op: Operation) -> Sequence[RowType]:
     """Accept parts of other axes; a slice as long as the axis of rows begins at 0 for any start."""
     op.require_free(range(1, len(op.types)), "indices")
 
-    def whole(rows: Rows) -> int:
+    def whole(rows: Rows) -> Rows:
         if op.counts(op.params["slice_sizes"][rows.axis]) != _first(rows):
             op.refuse(f"indexing of the {rows.space} axis", advice.places(rows.space))
-        return rows.axis
+        return rows
 
     return op.follow(whole, linear=True)
 
@@ -128,8 +128,6 @@ def dynamic_update_slice(op: Operation) -> Sequence[RowType]:
     op.require_free(range(2, len(op.types)), "indices")
     if op.sums:
         return [op.add_up([0, 1])]
-    if not op.rows:
-        return [Free()]
     if op.types[0] != op.types[1]:
         op.refuse(f"replaces a part of the {op.space} axis", advice.places(op.space))
     return [op.types[0]]
@@ -141,13 +139,8 @@ def pad(op: Operation) -> Sequence[RowType]:
     if op.sums:
         return [op.add_up([0, 1])]
     op.require_free([1], "padding values")
-
-    def other(rows: Rows) -> int:
-        if any(op.counts(size) is not None or int(size) for size in op.params["padding_config"][rows.axis]):
-            op.refuse(f"padding (or shifting) along the {rows.space} axis", advice.order(rows.space))
-        return rows.axis
-
-    return op.follow(other, linear=False)
+    padded = [axis for axis, sizes in enumerate(op.params["padding_config"]) if any(map(int, sizes))]
+    return op.follow(linear=False, along=padded, what="padding (or shifting) along")
 
 
 @rule("concatenate")
@@ -167,27 +160,23 @@ def stack(op: Operation) -> Sequence[RowType]:
 def _joined(op: Operation, axis: int | None) -> RowType:
     if op.sums:
         return op.add_up(range(len(op.types)))
-    if not op.rows:
-        return Free()
     rows = op.rows[0][1]
     if rows.axis == axis and len(op.types) > 1:
         op.refuse(f"joins values along the {rows.space} axis", advice.places(rows.space))
-    if any(kind != rows for kind in op.types):
-        op.unsupported(f"operands of {op.name} have their rows on different axes")
-    return rows
+    return op.common_rows()
 
 
 @rule("split")
 def split(op: Operation) -> Sequence[RowType]:
     """Accept cutting of another axis."""
-    return op.follow(lambda rows: _other(op, rows, [op.params["axis"]], "cutting"), linear=True)
+    return op.follow(linear=True, along=[op.params["axis"]], what="cutting along")
 
 
 @rule("unstack")
 def unstack(op: Operation) -> Sequence[RowType]:
     """Accept taking another axis apart."""
     axis = int(op.params["axis"])
-    return op.follow(lambda rows: _other(op, rows, [axis], "cutting") - (rows.axis > axis), linear=True)
+    return op.follow(lambda rows: rows.axis - (rows.axis > axis), linear=True, along=[axis], what="cutting along")
 
 
 @rule("tile")
@@ -196,19 +185,13 @@ def tile(op: Operation) -> Sequence[RowType]:
     if (made := _same_for_each(op)) is not None:
         return [made]
     repeated = [axis for axis, times in enumerate(op.params["reps"]) if op.counts(times) is not None or int(times) != 1]
-    return op.follow(lambda rows: _other(op, rows, repeated, "repetition"), linear=True)
+    return op.follow(linear=True, along=repeated, what="repetition along")
 
 
-@rule("optimization_barrier")
-def optimization_barrier(op: Operation) -> Sequence[RowType]:
+@rule("optimization_barrier", "device_put")
+def unchanged(op: Operation) -> Sequence[RowType]:
     """Return the types of the operands."""
     return op.types
-
-
-@rule("device_put")
-def device_put(op: Operation) -> Sequence[RowType]:
-    """Return the types of the operands."""
-    return optimization_barrier(op)
 
 
 def _same_for_each(op: Operation) -> Rows | None:
@@ -217,13 +200,6 @@ def _same_for_each(op: Operation) -> Rows | None:
     if op.sums and result is not None:
         op.refuse_sum(f"The sum is then used for single {advice.many(result.space)}")
     return None if op.rows else result
-
-
-def _other(op: Operation, rows: Rows, axes: Sequence[Any], what: str) -> int:
-    """Return the axis of rows; refuse the operation if it is one of these axes."""
-    if rows.axis in [int(axis) for axis in axes]:
-        op.refuse(f"{what} along the {rows.space} axis", advice.order(rows.space))
-    return rows.axis
 
 
 def _first(rows: Rows) -> Rows:

@@ -11,12 +11,10 @@ from functools import cached_property
 from typing import Any, final
 
 from dorylax.jax_internals import close, eval_jaxpr, is_literal, variables
-from dorylax.program.jaxpr.instantiate import instantiate
-from dorylax.program.jaxpr.simplify import live
+from dorylax.program.gathers import Gathered, fold, narrow
+from dorylax.program.jaxpr.rewrite import instantiate, live
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
-from dorylax.program.single.fold import fold
-from dorylax.program.single.narrow import Gathered, narrow
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tracing.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
 

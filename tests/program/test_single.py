@@ -14,7 +14,7 @@ from support.oracle import assert_same, oracle
 from dorylax import ops
 from dorylax.jax_internals import make_jaxpr_of
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.base import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace

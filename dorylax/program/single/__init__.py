@@ -1,1 +1,0 @@
-"""A program as one function, for training on a single machine."""
