@@ -1,4 +1,8 @@
-"""Named arrays on disk, read one by one: the interface that folders (`array_folder`) and archives (`npz`) share."""
+"""Named arrays on disk, read one by one: folders of arrays (`array_folder` writes them), and `.npz` archives.
+
+Archives are those of earlier versions of dorylax, and those of NumPy. Large uncompressed arrays of an archive are
+memory-mapped if they are aligned, as earlier versions wrote them. Their checksums are those of zip.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,17 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 
 from dorylax.aligned import ALIGNMENT, empty
+from dorylax.graph.array_names import CLASS_NAMES, SINGLE
+from dorylax.graph.arrays import stored_names
 from dorylax.graph.cache import verified_once
+from dorylax.graph.manifest import MANIFEST, Manifest, file_name
 from dorylax.graph.mapped import State, check_state, map_file, state_of
-from dorylax.graph.validate import GraphError, check_room
+from dorylax.graph.validate import GraphError, check_printable, check_room
 
 _LARGE = 1 << 22  # bytes; smaller arrays are copied into memory
 PIECE = 1 << 22
@@ -36,6 +43,23 @@ DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 AGAIN = "restore it from a copy, or make it again; --no-verify (in Python verify=False) takes it as it is"
 """Remedy for damaged files."""
+
+
+_CHECKSUMS = "checksums.json"  # a member of archives of earlier versions
+_LOCAL_HEADER = 30  # bytes of a member's own header before its name
+_LONGEST_END = 22 + 0xFFFF  # bytes of the end of the directory, with the longest comment
+_MANY = 0xFFFF  # stands for any number of members in large archives
+
+
+def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
+    """Open a folder of arrays or an `.npz` archive.
+
+    `verify` compares arrays with their checksums; memory-mapped ones are compared once per state of the file, compressed
+    ones always.
+
+    Raises a FileNotFoundError if there is nothing, and a GraphError for something else or a damaged manifest.
+    """
+    return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else _Npz(path, verify=verify)
 
 
 class Place(NamedTuple):
@@ -78,9 +102,11 @@ class StoredArrays(abc.ABC):
     """Arrays on disk under their `names`; a context in which their files stay open.
 
     A `GraphError` that leaves the context gets the path in front. `verify` compares arrays with their checksums.
+    `is_verified` says that arrays and values are verified when they are fetched, and that dorylax wrote them.
     """
 
     names: tuple[str, ...]
+    is_verified = False
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
         self._path, self._verify = Path(path), verify
@@ -156,10 +182,6 @@ class StoredArrays(abc.ABC):
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Return shape and dtype of an array. Raises a `GraphError` if it is missing or damaged."""
 
-    def is_verified(self, *names: str) -> bool:  # noqa: ARG002
-        """Whether arrays and values are verified when they are fetched, and dorylax wrote them."""
-        return False
-
     @abc.abstractmethod
     def _place(self, name: str) -> Place | None:
         """Open an array whose elements can be read in parts."""
@@ -189,6 +211,120 @@ class StoredArrays(abc.ABC):
         except DAMAGE as error:
             reason = "it holds Python objects: save numbers" if "Object arrays" in str(error) else error
             raise GraphError(f"array {name} cannot be read ({reason})") from error
+
+
+@final
+class _Npz(StoredArrays):
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
+        super().__init__(path, verify=verify)
+        with self._files:
+            self._stream = self._opened(self._path)
+            if self._stream.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+                raise GraphError(f"{path}: not an npz archive but one array, as np.save writes: use np.savez")
+            try:
+                self._zip = self._files.enter_context(zipfile.ZipFile(self._stream))
+                self._check_count()
+            except DAMAGE as error:
+                reason = "it is another kind of file, or cut off" if isinstance(error, zipfile.BadZipFile) else error
+                raise GraphError(f"{path}: not an npz archive ({reason}): np.savez writes one") from error
+            self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
+            self._members.pop(_CHECKSUMS, None)
+            for name in self._members:
+                check_printable(f"{path}: the name of the array", name)
+            self.names = tuple(self._members)
+            self._files = self._files.pop_all()
+
+    def _check_count(self) -> None:
+        """Raise BadZipFile if members are missing: a damaged length of one entry may hide the next ones."""
+        self._stream.seek(max(0, os.fstat(self._stream.fileno()).st_size - _LONGEST_END))
+        tail = self._stream.read()
+        (count,) = struct.unpack_from("<H", tail, tail.rfind(b"PK\5\6") + 10)
+        if count not in (len(self._zip.infolist()), _MANY):
+            raise zipfile.BadZipFile(f"{count} members were written, {len(self._zip.infolist())} are listed")
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """See `StoredArrays`."""
+        with self._told(name):
+            shape, _, dtype, _ = self._header(name)
+            return shape, dtype
+
+    def _header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+        info = self._members[name]
+        with self._zip.open(info) as member:
+            shape, by_columns, dtype = read_header(member)
+            size = member.tell()
+        declared = size + math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and (declared != info.file_size or min(shape, default=0) < 0):
+            raise ValueError(f"its header declares {declared:,} bytes, the archive {info.file_size:,}")
+        if name in SINGLE and shape:
+            raise GraphError(f"must be a single value, got {dtype} {list(shape)}")
+        return shape, by_columns, dtype, size
+
+    def _place(self, name: str) -> Place | None:
+        info = self._members[name]
+        shape, by_columns, dtype, size = self._header(name)
+        if info.compress_type != zipfile.ZIP_STORED or by_columns or dtype.hasobject:
+            return None
+        self._stream.seek(info.header_offset)
+        lengths = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[-4:])
+        offset = info.header_offset + _LOCAL_HEADER + sum(lengths) + size
+        return Place(self._stream, offset, dtype, shape, info.CRC, size)
+
+    def _read(self, name: str) -> np.ndarray:
+        check_room("", self._members[name].file_size)
+        with self._zip.open(self._members[name]) as member:
+            array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+            return array
+
+
+@final
+class _ArrayFolder(StoredArrays):
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
+        super().__init__(path, verify=verify)
+        self._places: dict[str, Place] = {}
+        try:
+            with self._opened(self._path / MANIFEST) as file:
+                self._manifest = Manifest.from_json(file.read())
+        except FileNotFoundError:
+            raise GraphError(
+                f"{self._path} is a folder without {MANIFEST}: give one that dorylax wrote (Dataset.save, dorylax import)"
+            ) from None
+        except GraphError as error:
+            raise GraphError(f"{self._path / MANIFEST} {error}") from error
+        self.is_verified = verify
+        names = (CLASS_NAMES,) if self._manifest.class_names is not None else ()
+        self.names = (*self._manifest.arrays, *self._manifest.values, *names)
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """See `StoredArrays`."""
+        self.require(name)
+        if (entry := self._manifest.arrays.get(name)) is not None:
+            return entry.shape, np.dtype(entry.dtype)
+        value = self._read(name)
+        return value.shape, value.dtype
+
+    def _place(self, name: str) -> Place | None:
+        entry = self._manifest.arrays.get(name)
+        if entry is None or name in self._places:
+            return self._places.get(name)
+        path = self._path / file_name(name)
+        try:
+            stream = self._opened(path)
+        except FileNotFoundError:
+            raise GraphError(f"is missing: there is no {path.name}: {AGAIN}") from None
+        if read_header(stream) != (entry.shape, False, np.dtype(entry.dtype)):
+            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {AGAIN}")
+        place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape, int(entry.crc32, 16))
+        size = os.fstat(stream.fileno()).st_size
+        if size != place.offset + place.num_bytes:
+            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {AGAIN}")
+        self._places[name] = place
+        return place
+
+    def _read(self, name: str) -> np.ndarray:
+        if name in self._manifest.values:
+            return np.array(self._manifest.values[name])
+        return stored_names(name, self._manifest.class_names)
 
 
 def read_at(stream: BinaryIO, offset: int, buffer: memoryview) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.graph.array_folder import open_arrays, size_on_disk
+from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
+from dorylax.graph.stored import open_arrays
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from support.stored import assert_same_data, contents
 from dorylax import Dataset, Graph, load
 from dorylax.errors import RunError
 from dorylax.graph import array_folder, cache, stored
-from dorylax.graph.array_folder import FolderWriter, convert, open_arrays, write_arrays
+from dorylax.graph.array_folder import FolderWriter, convert, write_arrays
 from dorylax.graph.mapped import check_unchanged
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 
 V, E = 12, 40

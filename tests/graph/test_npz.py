@@ -15,10 +15,10 @@ import pytest
 import scipy.sparse as sp
 
 from dorylax.graph import cache, stored, validate
-from dorylax.graph.array_names import read_features
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.graph.npz import open_npz
+from dorylax.graph.graph_arrays import read_features
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.machine import Limit
 
@@ -48,7 +48,7 @@ def mapped(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _fetch(path: Path, *names: str, verify: bool = True) -> list[np.ndarray]:
-    with open_npz(path, verify=verify) as archive:
+    with open_arrays(path, verify=verify) as archive:
         return [archive.fetch(name) for name in names]
 
 
@@ -61,12 +61,12 @@ def _relist(path: Path, change: Callable[[list[zipfile.ZipInfo]], object]) -> No
 
 def test_missing_files_and_other_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.npz"):
-        open_npz(tmp_path / "nothing.npz")
+        open_arrays(tmp_path / "nothing.npz")
     np.save(tmp_path / "one.npy", np.arange(3))
     (tmp_path / "text").write_text("no archive")
     for name, message in (("one.npy", "not an npz archive but one array"), ("text", "it is another kind of file")):
         with pytest.raises(GraphError, match=f"{name}: .*{message}"):
-            open_npz(tmp_path / name)
+            open_arrays(tmp_path / name)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
@@ -87,7 +87,7 @@ def _features(path: Path, drop: tuple[str, ...] = (), **changes: object) -> np.n
         **{name: np.asarray(value) for name, value in changes.items()},
     }
     np.savez(path, **{name: array for name, array in arrays.items() if name not in drop})
-    with open_npz(path) as archive:
+    with open_arrays(path) as archive:
         return read_features(archive)
 
 
@@ -146,7 +146,7 @@ def test_archives_of_others_are_mapped_only_if_aligned(
 
 
 def test_aligned_arrays_are_mapped(mapped: Path) -> None:
-    with open_npz(mapped) as archive:
+    with open_arrays(mapped) as archive:
         assert archive.names == ("x", "y"), "the list of checksums is no array"
         assert archive.maps("x")
     for name, size in (("x", 2000), ("y", 3000)):
@@ -204,4 +204,4 @@ def test_a_damaged_directory_that_hides_members_is_refused(path: Path) -> None:
     content[entry + 33] ^= 2  # the length of the comment of the second entry
     path.write_bytes(content)
     with pytest.raises(GraphError, match="not an npz archive"):
-        open_npz(path)
+        open_arrays(path)

@@ -15,9 +15,8 @@ from dorylax.graph.from_files.columns import EdgeFile
 from dorylax.graph.from_files.tables import ArrayTable
 from dorylax.graph.from_files.text import Wanted, packed_as
 from dorylax.graph.mapped import release
-from dorylax.graph.npz import open_npz
 from dorylax.graph.rows import spans
-from dorylax.graph.stored import NPY_DAMAGE
+from dorylax.graph.stored import NPY_DAMAGE, open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
 
@@ -41,7 +40,7 @@ def member_array(path: Path, member: str) -> np.ndarray:
 
     Raises a GraphError if the archive is damaged, or lacks the array.
     """
-    with open_npz(path) as archive:
+    with open_arrays(path) as archive:
         if member not in archive:
             raise GraphError(f"has no array {member}: {did_you_mean(member, archive.names)}")
         place = archive.place(member)
@@ -76,7 +75,7 @@ def npy(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
 
 def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
     """Open an archive of NumPy or a matrix of `scipy.sparse.save_npz`. Raises a GraphError for anything else."""
-    with open_npz(path) as archive:
+    with open_arrays(path) as archive:
         names = archive.names
     if {"format", "shape", "data"} <= set(names):
         import scipy.sparse

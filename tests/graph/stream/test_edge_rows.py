@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 
-from dorylax.graph.array_folder import FolderWriter, open_arrays, write_arrays
+from dorylax.graph.array_folder import FolderWriter, write_arrays
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.stream import edge_rows
 from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.validate import GraphError

@@ -18,9 +18,9 @@ from support.stored import assert_same_data, contents
 
 from dorylax.errors import RunError
 from dorylax.graph import Graph
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.array_names import ORDER
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.stream import reordering
 from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
