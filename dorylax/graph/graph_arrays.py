@@ -21,9 +21,8 @@ from dorylax.graph.array_names import (
     SPARSE,
     VERTEX_PREFIX,
 )
-from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.build import from_outgoing, from_pairs
-from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
+from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops, numbered_by_source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import MAX_EDGE_IDS, all_rows

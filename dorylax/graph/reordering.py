@@ -32,13 +32,13 @@ from dorylax.graph.array_names import (
     VERTEX_PREFIX,
 )
 from dorylax.graph.build import rows_are_sorted
+from dorylax.graph.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
 from dorylax.graph.graph_arrays import check_names, edge_names, read_features, read_order
 from dorylax.graph.partition.metis import give_back_heap
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import MAX_EDGE_IDS, SPAN, edge_ids_fit, inverse_permutation, spans
 from dorylax.graph.stored import StoredArrays, open_arrays
-from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
 from dorylax.store.durable import work_folder

@@ -41,10 +41,7 @@ NPY_DAMAGE = (
 DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 """The same for arrays in archives."""
 
-AGAIN = "restore it from a copy, or make it again; --no-verify (in Python verify=False) takes it as it is"
-"""Remedy for damaged files."""
-
-
+_AGAIN = "restore it from a copy, or make it again; --no-verify (in Python verify=False) takes it as it is"
 _CHECKSUMS = "checksums.json"  # a member of archives of earlier versions
 _LOCAL_HEADER = 30  # bytes of a member's own header before its name
 _LONGEST_END = 22 + 0xFFFF  # bytes of the end of the directory, with the longest comment
@@ -67,7 +64,8 @@ class Place(NamedTuple):
 
     Attributes:
         stream: The file.
-        offset: Position of the first element in bytes; the elements, of `dtype` and `shape`, are in C order.
+        offset: Position of the first element in bytes; the elements, of `dtype` and `shape`, are in C order. -1 if they are
+            compressed, or in Fortran's order.
         crc32: CRC-32 of the elements and of the `header` bytes before them.
     """
 
@@ -86,7 +84,7 @@ class Place(NamedTuple):
     @property
     def is_mappable(self) -> bool:
         """Whether the array is large, and lies so that XLA uses it in place."""
-        return self.num_bytes >= _LARGE and self.offset % ALIGNMENT == 0
+        return self.offset >= 0 and self.num_bytes >= _LARGE and self.offset % ALIGNMENT == 0
 
     def is_right(self) -> bool:
         """Whether the elements have their checksum, read piece by piece."""
@@ -135,42 +133,49 @@ class StoredArrays(abc.ABC):
         if absent:
             raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
 
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Return shape and dtype of an array. Raises a GraphError that names the array if it is missing or damaged."""
+        with self._told(name):
+            found = self._locate(name)
+            return found.shape, found.dtype
+
     def fetch(self, name: str) -> np.ndarray:
         """Return an array: memory-mapped and read-only if it is large, else in memory.
 
         Raises a GraphError that names the array if it is missing, damaged, or does not fit in memory.
         """
         with self._told(name):
-            place = self._place(name)
-            if place is None:
-                return self._read(name)
+            place = self._locate(name)
+            if isinstance(place, np.ndarray):
+                return place
+            if place.offset < 0:
+                return self._unpack(name)
             if place.is_mappable:
                 self._check(name, place)
                 return map_file(place.stream, place.dtype, place.shape, place.offset)
             check_room("", place.num_bytes)
-            array, header = empty(place.shape, place.dtype), bytearray(place.header)
-            content = array.reshape(-1).view(np.uint8).data
-            read = read_at(place.stream, place.offset - place.header, memoryview(header))
-            if read + read_at(place.stream, place.offset, content) < len(header) + len(content):
-                raise GraphError(f"ends before its {len(content):,} bytes: {AGAIN}")
-            if self._verify and zlib.crc32(content, zlib.crc32(header)) != place.crc32:
+            content = empty((place.header + place.num_bytes,), np.uint8)
+            if read_at(place.stream, place.offset - place.header, content.data) < len(content):
+                raise GraphError(f"ends before its {place.num_bytes:,} bytes: {_AGAIN}")
+            if self._verify and zlib.crc32(content.data) != place.crc32:
                 raise _damaged(place)
-            return array
+            return content[place.header :].view(place.dtype).reshape(place.shape)
 
     def maps(self, name: str) -> bool:
         """Whether `fetch` memory-maps an array, without reading it."""
         try:
-            place = self._place(name) if name in self else None
+            place = self._locate(name) if name in self else None
         except (GraphError, *DAMAGE):  # `fetch` reports it
             return False
-        return place is not None and place.is_mappable
+        return isinstance(place, Place) and place.is_mappable
 
     def place(self, name: str) -> Place | None:
-        """Return the position of a verified array; None if it is compressed or in Fortran's order. Raises as `fetch`."""
+        """Return the position of a verified array; None if it cannot be read in parts. Raises as `fetch`."""
         with self._told(name):
-            place = self._place(name)
-            if place is not None:
-                self._check(name, place)
+            place = self._locate(name)
+            if isinstance(place, np.ndarray) or place.offset < 0:
+                return None
+            self._check(name, place)
             return place
 
     def check_unchanged(self) -> None:
@@ -179,20 +184,16 @@ class StoredArrays(abc.ABC):
             check_state(path, state)
 
     @abc.abstractmethod
-    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """Return shape and dtype of an array. Raises a `GraphError` if it is missing or damaged."""
+    def _locate(self, name: str) -> Place | np.ndarray:
+        """Return a value, or open an array."""
 
-    @abc.abstractmethod
-    def _place(self, name: str) -> Place | None:
-        """Open an array whose elements can be read in parts."""
-
-    @abc.abstractmethod
-    def _read(self, name: str) -> np.ndarray:
-        """Read an array without a place, or a value."""
+    def _unpack(self, name: str) -> np.ndarray:
+        """Read an array without an offset."""
+        raise NotImplementedError
 
     def _check(self, name: str, place: Place) -> None:
         what = f"{name} at {place.offset} {place.crc32:08x}"
-        if self._verify and not verified_once(place.stream.fileno(), what, place.stream.name, place.is_right):
+        if self._verify and not verified_once(place.stream, what, place.is_right):
             raise _damaged(place)
 
     def _opened(self, path: Path) -> BinaryIO:
@@ -242,13 +243,7 @@ class _Npz(StoredArrays):
         if count not in (len(self._zip.infolist()), _MANY):
             raise zipfile.BadZipFile(f"{count} members were written, {len(self._zip.infolist())} are listed")
 
-    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """See `StoredArrays`."""
-        with self._told(name):
-            shape, _, dtype, _ = self._header(name)
-            return shape, dtype
-
-    def _header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    def _locate(self, name: str) -> Place:
         info = self._members[name]
         with self._zip.open(info) as member:
             shape, by_columns, dtype = read_header(member)
@@ -258,19 +253,14 @@ class _Npz(StoredArrays):
             raise ValueError(f"its header declares {declared:,} bytes, the archive {info.file_size:,}")
         if name in SINGLE and shape:
             raise GraphError(f"must be a single value, got {dtype} {list(shape)}")
-        return shape, by_columns, dtype, size
-
-    def _place(self, name: str) -> Place | None:
-        info = self._members[name]
-        shape, by_columns, dtype, size = self._header(name)
         if info.compress_type != zipfile.ZIP_STORED or by_columns or dtype.hasobject:
-            return None
+            return Place(self._stream, -1, dtype, shape, info.CRC)
         self._stream.seek(info.header_offset)
         lengths = struct.unpack("<HH", self._stream.read(_LOCAL_HEADER)[-4:])
         offset = info.header_offset + _LOCAL_HEADER + sum(lengths) + size
         return Place(self._stream, offset, dtype, shape, info.CRC, size)
 
-    def _read(self, name: str) -> np.ndarray:
+    def _unpack(self, name: str) -> np.ndarray:
         check_room("", self._members[name].file_size)
         with self._zip.open(self._members[name]) as member:
             array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
@@ -295,36 +285,25 @@ class _ArrayFolder(StoredArrays):
         names = (CLASS_NAMES,) if self._manifest.class_names is not None else ()
         self.names = (*self._manifest.arrays, *self._manifest.values, *names)
 
-    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """See `StoredArrays`."""
-        self.require(name)
-        if (entry := self._manifest.arrays.get(name)) is not None:
-            return entry.shape, np.dtype(entry.dtype)
-        value = self._read(name)
-        return value.shape, value.dtype
-
-    def _place(self, name: str) -> Place | None:
-        entry = self._manifest.arrays.get(name)
-        if entry is None or name in self._places:
-            return self._places.get(name)
+    def _locate(self, name: str) -> Place | np.ndarray:
+        if name in self._places:
+            return self._places[name]
+        if (entry := self._manifest.arrays.get(name)) is None:
+            values = self._manifest.values
+            return np.array(values[name]) if name in values else stored_names(name, self._manifest.class_names)
         path = self._path / file_name(name)
         try:
             stream = self._opened(path)
         except FileNotFoundError:
-            raise GraphError(f"is missing: there is no {path.name}: {AGAIN}") from None
+            raise GraphError(f"is missing: there is no {path.name}: {_AGAIN}") from None
         if read_header(stream) != (entry.shape, False, np.dtype(entry.dtype)):
-            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {AGAIN}")
+            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {_AGAIN}")
         place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape, int(entry.crc32, 16))
         size = os.fstat(stream.fileno()).st_size
         if size != place.offset + place.num_bytes:
-            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {AGAIN}")
+            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {_AGAIN}")
         self._places[name] = place
         return place
-
-    def _read(self, name: str) -> np.ndarray:
-        if name in self._manifest.values:
-            return np.array(self._manifest.values[name])
-        return stored_names(name, self._manifest.class_names)
 
 
 def read_at(stream: BinaryIO, offset: int, buffer: memoryview) -> int:
@@ -345,4 +324,4 @@ def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def _damaged(place: Place) -> GraphError:
     name = Path(place.stream.name).name
-    return GraphError(f"is damaged: the content of {name} is not what was written: {AGAIN}")
+    return GraphError(f"is damaged: the content of {name} is not what was written: {_AGAIN}")
