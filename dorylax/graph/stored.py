@@ -139,8 +139,10 @@ class StoredArrays(abc.ABC):
             found = self._locate(name)
             return found.shape, found.dtype
 
-    def fetch(self, name: str) -> np.ndarray:
+    def fetch(self, name: str, *, map_all: bool = False) -> np.ndarray:
         """Return an array: memory-mapped and read-only if it is large, else in memory.
+
+        `map_all` maps small and unaligned arrays too, which XLA would have to copy.
 
         Raises a GraphError that names the array if it is missing, damaged, or does not fit in memory.
         """
@@ -150,7 +152,7 @@ class StoredArrays(abc.ABC):
                 return place
             if place.offset < 0:
                 return self._unpack(name)
-            if place.is_mappable:
+            if place.is_mappable or (map_all and place.shape and place.num_bytes):
                 self._check(name, place)
                 return map_file(place.stream, place.dtype, place.shape, place.offset)
             check_room("", place.num_bytes)

@@ -18,8 +18,8 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.tables import ArrayTable, Table, TextTable, open_table, stored_array, suffix_of
-from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted, packed_as
+from dorylax.graph.from_files.tables import ArrayTable, Table, TextTable, open_table, stored_array
+from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted, packed_as, suffix_of
 from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
