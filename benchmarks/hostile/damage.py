@@ -215,8 +215,8 @@ def _trial(
 
 def _cases_of_data(folder: Path) -> Iterator[Case]:
     import dorylax
-    from dorylax.graph.array_folder import open_arrays
     from dorylax.graph.partition import partition
+    from dorylax.graph.stored import open_arrays
 
     large, small = (dorylax.load("communities", **size) for size in (_LARGE, _SMALL))
     mapped, plain, deflated, parts = (folder / name for name in ("mapped", "small", "deflated.npz", "parts"))

@@ -95,7 +95,7 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
         raise ConfigError(f"there is no folder {data}: give the path of one that dorylax wrote")
 
     from dorylax.graph.array_folder import size_on_disk
-    from dorylax.graph.stream.reordering import reorder_on_disk
+    from dorylax.graph.reordering import reorder_on_disk
 
     begin = time.perf_counter()
     with _unchanged_if_interrupted(out), bar(f"reorder {data.name}") as progress:

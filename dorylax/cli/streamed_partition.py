@@ -13,18 +13,18 @@ import numpy as np
 from dorylax.cli.options import Memory
 from dorylax.config.schema import DataConfig
 from dorylax.errors import InputError, named
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.registry import stored_path
+from dorylax.graph.edge_rows import EdgeRows, Source
 from dorylax.graph.mapped import resident_within
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.streamed_communities import communities_within
-from dorylax.graph.stream.edge_rows import EdgeRows, Source
-from dorylax.graph.stream.reordering import stored_bytes, write_in_order
+from dorylax.graph.reordering import stored_bytes, write_in_order
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.hosts import partitioning

@@ -2,7 +2,7 @@
 
 `write_arrays`, the only writer, fills a temporary folder next to the target, writes the manifest last, and renames the
 folder. Readers see the old folder or the whole new one. The next write of a target removes the leftovers of a killed
-process. `open_arrays`, the reader, also opens old `.npz` archives.
+process. `stored.open_arrays` reads them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,10 @@ from dorylax.graph.array_names import CLASS_NAMES
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.manifest import MANIFEST, OLD_PARTITION, ArrayEntry, Manifest, file_name, is_of_shards
 from dorylax.graph.mapped import release
-from dorylax.graph.npz import open_npz
-from dorylax.graph.stored import AGAIN, PIECE, Place, StoredArrays, read_header
+from dorylax.graph.stored import PIECE, open_arrays
 from dorylax.graph.validate import GraphError, check_printable
 from dorylax.store.durable import make_folder, write_folder
 from dorylax.version import __version__
-
-
-def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
-    """Open a folder of arrays or an `.npz` archive.
-
-    `verify` compares arrays with their checksums; memory-mapped ones are compared once per state of the file.
-
-    Raises a FileNotFoundError if there is nothing, and a GraphError for something else or a damaged manifest.
-    """
-    return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else open_npz(path, verify=verify)
 
 
 def check_target(path: Path) -> None:
@@ -234,56 +223,3 @@ class ArrayWriter:
         kind = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(header, kind | {"shape": (rows, *self._row)})
         return header.getvalue()
-
-
-@final
-class _ArrayFolder(StoredArrays):
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
-        super().__init__(path, verify=verify)
-        self._places: dict[str, Place] = {}
-        try:
-            with self._opened(self._path / MANIFEST) as file:
-                self._manifest = Manifest.from_json(file.read())
-        except FileNotFoundError:
-            raise GraphError(
-                f"{self._path} is a folder without {MANIFEST}: give one that dorylax wrote (Dataset.save, dorylax import)"
-            ) from None
-        except GraphError as error:
-            raise GraphError(f"{self._path / MANIFEST} {error}") from error
-        names = (CLASS_NAMES,) if self._manifest.class_names is not None else ()
-        self.names = (*self._manifest.arrays, *self._manifest.values, *names)
-
-    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """See `StoredArrays`."""
-        self.require(name)
-        if (entry := self._manifest.arrays.get(name)) is not None:
-            return entry.shape, np.dtype(entry.dtype)
-        value = self._read(name)
-        return value.shape, value.dtype
-
-    def is_verified(self, *names: str) -> bool:
-        """See `StoredArrays`."""
-        return self._verify and all(name in self for name in names)
-
-    def _place(self, name: str) -> Place | None:
-        entry = self._manifest.arrays.get(name)
-        if entry is None or name in self._places:
-            return self._places.get(name)
-        path = self._path / file_name(name)
-        try:
-            stream = self._opened(path)
-        except FileNotFoundError:
-            raise GraphError(f"is missing: there is no {path.name}: {AGAIN}") from None
-        if read_header(stream) != (entry.shape, False, np.dtype(entry.dtype)):
-            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {AGAIN}")
-        place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape, int(entry.crc32, 16))
-        size = os.fstat(stream.fileno()).st_size
-        if size != place.offset + place.num_bytes:
-            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {AGAIN}")
-        self._places[name] = place
-        return place
-
-    def _read(self, name: str) -> np.ndarray:
-        if name in self._manifest.values:
-            return np.array(self._manifest.values[name])
-        return stored_names(name, self._manifest.class_names)

@@ -77,19 +77,16 @@ def _texts(name: str, value: Any) -> list[str] | None:
     if isinstance(value, np.ndarray) or _is_pandas(value):
         if value.ndim != 1 or getattr(value.dtype, "kind", "O") not in "OUT":
             return None
-        values: list[Any] = value.tolist()
-    elif isinstance(value, list | tuple):
-        values = list(value)
-    else:
+        value = value.tolist()
+    elif not isinstance(value, list | tuple):
         return None
-    if not isinstance(next((one for one in values if not _is_missing(one)), None), str):
+    if not isinstance(next((one for one in value if not _is_missing(one)), None), str):
         return None
-    for k, one in enumerate(values):
-        if _is_missing(one):
-            values[k] = ""
-        elif not isinstance(one, str):
+    texts = ["" if _is_missing(one) else one for one in value]
+    for k, one in enumerate(texts):
+        if not isinstance(one, str):
             raise GraphError(f"{name}[{k}] = {one!r} stands among text: give every class as text")
-    return values
+    return texts
 
 
 def _is_missing(value: Any) -> bool:

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from jaxtyping import Integer
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.assemble import assemble
-from dorylax.graph.compressed import AnyGraph, SelfLoops
+from dorylax.graph.compressed import AnyGraph, SelfLoops, assemble
 from dorylax.graph.rows import Ids, Offsets, all_rows, compress, edge_ids_fit, sorted_by, spans, transpose
 from dorylax.graph.transform import Coalesce, require_ids_for
 from dorylax.graph.transform import coalesce as coalesced

@@ -1,9 +1,9 @@
 """The cache directory: its path, the limit of its folders, and the memory of verified files. It only saves time.
 
-A file in `<cache>/verified-1` records that a part of a file was verified. Its name is the SHA-256 of the state (device,
-inode, size, times) and of the checksum, so its content cannot be out of date, and processes cannot conflict. No program
-can set the time of the last change of an inode: a file that was changed, replaced, or restored under old times is
-verified again. Times have a resolution, so a file that changed shortly before its verification is verified again next time.
+An empty file in `<cache>/verified-1` records that a part of a file was verified. Its name is the SHA-256 of the state
+(device, inode, size, times) and of the checksum, so it cannot be out of date, and processes cannot conflict. No program can
+set the time of the last change of an inode: a file that was changed, replaced, or restored under old times is verified
+again. Times have a resolution, so a file that changed shortly before its verification is verified again next time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from dorylax.errors import RunError
-from dorylax.graph.mapped import State, state_of
-from dorylax.store.durable import write_json
+from dorylax.graph.mapped import state_of
 
 _LOG = logging.getLogger(__name__)
 _RESOLUTION = 3.0  # seconds; FAT has the coarsest times in use, two seconds
@@ -65,49 +65,34 @@ def drop_oldest(newest: Path, *, most_files: int, most_bytes: int) -> None:
                 (newest.parent / name).unlink()
 
 
-def verified_once(descriptor: int, what: str, path: str | os.PathLike[str], is_right: Callable[[], bool]) -> bool:
+def verified_once(stream: BinaryIO, what: str, is_right: Callable[[], bool]) -> bool:
     """Return whether a part of an open file is right; a part that was right in the same state is not read again.
 
     Args:
-        descriptor: Descriptor of the file.
+        stream: The file.
         what: Identifies the part and its checksum.
-        path: Path of the file, for people who read the cache.
         is_right: Compares the part with its checksum.
     """
-    state, begun = state_of(descriptor), time.time()
-    if _is_known(state, what):
-        return True
+    state, begun, record = state_of(stream.fileno()), time.time(), Path()
+    with contextlib.suppress(OSError, RuntimeError):  # no home, and so no cache
+        key = hashlib.sha256(json.dumps([*state, what]).encode()).hexdigest()
+        record = cache_directory() / "verified-1" / key
+        if record.is_file():
+            with contextlib.suppress(OSError):  # a read-only cache
+                os.utime(record)  # `drop_oldest` removes the least recently used
+            return True
     start = time.perf_counter()
     if not is_right():
         return False
-    _LOG.info("%s: verified in %.2f s", os.fspath(path), time.perf_counter() - start)
-    if state_of(descriptor) == state:
-        _remember(state, what, begun, path)
-    return True
-
-
-def _is_known(state: State, what: str) -> bool:
-    with contextlib.suppress(OSError, RuntimeError):  # no home, and so no cache
-        file = _file(state, what)
-        with contextlib.suppress(OSError):  # a read-only cache
-            os.utime(file)  # `drop_oldest` removes the least recently used
-        return file.is_file()
-    return False
-
-
-def _remember(state: State, what: str, begun: float, path: str | os.PathLike[str]) -> None:
+    _LOG.info("%s: verified in %.2f s", stream.name, time.perf_counter() - start)
     since_modified, since_changed = begun - state.modified / 1e9, begun - state.changed / 1e9
-    if since_changed < _RESOLUTION or 0 <= since_modified < _RESOLUTION:  # `touch` can set a modification in the future
-        return
-    try:
-        file = _file(state, what)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, {"schema": 1, "path": os.path.abspath(path), "what": what, "checked": int(time.time())})
-        drop_oldest(file, most_files=_MOST_FILES, most_bytes=_MOST_BYTES)
-    except (OSError, RuntimeError, ValueError) as error:
-        _LOG.info("could not remember that %s was verified: %s", os.fspath(path), error)
-
-
-def _file(state: State, what: str) -> Path:
-    key = hashlib.sha256(json.dumps([*state, what]).encode()).hexdigest()
-    return cache_directory() / "verified-1" / key
+    # `touch` can set a modification in the future.
+    is_settled = since_changed >= _RESOLUTION and not 0 <= since_modified < _RESOLUTION
+    if record.name and is_settled and state_of(stream.fileno()) == state:
+        try:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.touch()
+            drop_oldest(record, most_files=_MOST_FILES, most_bytes=_MOST_BYTES)
+        except OSError as error:
+            _LOG.info("could not remember that %s was verified: %s", stream.name, error)
+    return True

@@ -18,28 +18,27 @@ import numpy.typing as npt
 
 from dorylax.aligned import empty, rows_of
 from dorylax.graph import from_libraries
-from dorylax.graph.array_folder import open_arrays
-from dorylax.graph.array_names import (
-    CLASS_NAMES,
-    MASKS,
-    ORIGINAL_IDS,
-    VERTEX_PREFIX,
-    check_names,
-    feature_names,
-    read_features,
-    vertex_names,
-)
+from dorylax.graph.array_names import CLASS_NAMES, MASKS, ORIGINAL_IDS, VERTEX_PREFIX
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features, inputs_of
 from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
-from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
+from dorylax.graph.graph_arrays import (
+    check_names,
+    feature_names,
+    from_stored,
+    graph_arrays,
+    read_features,
+    save_arrays,
+    vertex_names,
+)
 from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import row_spans
 from dorylax.graph.splits import Split, chosen_masks
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_printable
 

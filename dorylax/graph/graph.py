@@ -10,8 +10,8 @@ import jax
 import numpy.typing as npt
 
 from dorylax.graph import build, from_libraries, graph_arrays, reorder, transform
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph, SelfLoops
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import as_integers
 

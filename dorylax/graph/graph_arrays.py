@@ -10,14 +10,39 @@ from typing import Any, get_args
 import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter, write_arrays
-from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORDER, edge_names, read_order
-from dorylax.graph.assemble import numbered_by_source
+from dorylax.graph.array_names import (
+    CLASS_NAMES,
+    EDGE_IDS,
+    EDGE_PREFIX,
+    MASKS,
+    ORDER,
+    ORIGINAL_IDS,
+    SINGLE,
+    SPARSE,
+    VERTEX_PREFIX,
+)
 from dorylax.graph.build import from_outgoing, from_pairs
-from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
+from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops, numbered_by_source
+from dorylax.graph.features import dense_rows
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import MAX_EDGE_IDS, all_rows
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
+from dorylax.graph.validate import (
+    GraphError,
+    as_integers,
+    check_length,
+    check_offsets,
+    check_permutation,
+    check_range,
+)
+from dorylax.near_matches import close
+
+_ORDERS = "vertex_ids-"  # of any version
+_NAMES = (
+    *("indptr", "indices", "features", *SPARSE, "labels", "num_classes", *SINGLE, *MASKS),
+    *(ORIGINAL_IDS, CLASS_NAMES),
+)
+_SIMILAR = ("edge_", "num_self_loops")  # prefixes of names that resemble ours and have another meaning
 
 
 def save(graph: CompressedGraph, path: str | PathLike[str]) -> None:
@@ -62,7 +87,7 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
         known: dict[str, Any] = {"symmetric": True if undirected else None}
-        if undirected and stored.is_verified("indptr", "indices", "directed", "self_loops"):
+        if undirected and stored.is_verified and "self_loops" in stored:
             loops = str(stored.fetch("self_loops"))
             known["self_loops"] = loops if loops in get_args(SelfLoops) else None
         graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, **known)
@@ -78,6 +103,62 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
             f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
         )
     return graph
+
+
+def feature_names(arrays: StoredArrays) -> tuple[str, ...]:
+    """Return the names of the arrays that hold the features: one, or those of compressed rows."""
+    return SPARSE if any(name in arrays for name in SPARSE) else ("features",)
+
+
+def read_features(arrays: StoredArrays) -> np.ndarray:
+    """Return the features `[V, F]`; compressed ones become dense float32.
+
+    Raises a GraphError if they are stored twice, incomplete, or damaged.
+    """
+    if feature_names(arrays) != SPARSE:
+        return arrays.fetch("features")
+    if "features" in arrays:
+        raise GraphError("has features and, in compressed rows, features_data: leave out one of them")
+    arrays.require(*SPARSE)
+    indptr, indices, data, shape = (arrays.fetch(name) for name in SPARSE)
+    return dense_rows(indptr, indices, data, shape)
+
+
+def check_names(arrays: StoredArrays) -> None:
+    """Raise a GraphError for an array with nearly the name of a known one, because it would be ignored."""
+    for name in arrays.names:
+        meant = close(name, _NAMES, cutoff=0.75)
+        if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_SIMILAR)):
+            raise GraphError(f"has an array {name}, which is not read: name it {meant[0]}, or leave it out")
+
+
+def vertex_names(arrays: StoredArrays) -> dict[str, str]:
+    """Return the arrays of further inputs per vertex by the names of the inputs."""
+    names = (name for name in arrays.names if name.startswith(VERTEX_PREFIX) and not name.startswith(_ORDERS))
+    return {name.removeprefix(VERTEX_PREFIX): name for name in names}
+
+
+def edge_names(arrays: StoredArrays) -> dict[str, str]:
+    """Return the arrays of values of edges by the names of the values."""
+    stored = (name for name in arrays.names if name.startswith(EDGE_PREFIX) and name != EDGE_IDS)
+    return {name.removeprefix(EDGE_PREFIX): name for name in stored}
+
+
+def read_order(arrays: StoredArrays, num_vertices: int) -> np.ndarray | None:
+    """Return the user's number of the vertex in each row, int32 `[V]`; None if rows are in the user's order.
+
+    Raises a GraphError if they are no permutation, or of an unknown version.
+    """
+    others = [name for name in arrays.names if name.startswith(_ORDERS) and name != ORDER]
+    if others:
+        raise GraphError(
+            f"is in a memory order of another version ({others[0]}), this dorylax reads {ORDER}: update it"
+        )
+    if ORDER not in arrays:
+        return None
+    ids = as_integers(ORDER, arrays.fetch(ORDER))
+    check_permutation(ORDER, ids, num_vertices)
+    return ids.astype(np.int32, copy=False)
 
 
 def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:

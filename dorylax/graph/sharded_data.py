@@ -31,7 +31,6 @@ import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.compressed import Adjacency
@@ -41,7 +40,7 @@ from dorylax.graph.graph_arrays import save_arrays
 from dorylax.graph.manifest import DIGEST, SUMMARY, digest, signed_json
 from dorylax.graph.mapped import State, check_state, state_of
 from dorylax.graph.shard import DIRECTIONS, Sends, Shard
-from dorylax.graph.stored import StoredArrays
+from dorylax.graph.stored import StoredArrays, open_arrays
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.store.base import Content

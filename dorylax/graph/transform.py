@@ -14,8 +14,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
 
-from dorylax.graph.assemble import assemble
-from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
+from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph, assemble
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
     MAX_EDGE_IDS,

@@ -10,17 +10,17 @@ from typing import Any, Literal
 import numpy as np
 
 from dorylax.config.schema import DataConfig
-from dorylax.graph.array_folder import open_arrays
-from dorylax.graph.array_names import EDGE_IDS, MASKS, ORDER, edge_names, feature_names, vertex_names
+from dorylax.graph.array_names import EDGE_IDS, MASKS, ORDER
 from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.base import Size
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.datasets.registry import is_cached, stored_path
 from dorylax.graph.features import held_dtype
+from dorylax.graph.graph_arrays import edge_names, feature_names, vertex_names
 from dorylax.graph.labels import Labels, checked_num_classes, named_labels, stored_labels
 from dorylax.graph.splits import one_split
-from dorylax.graph.stored import StoredArrays
+from dorylax.graph.stored import StoredArrays, open_arrays
 from dorylax.graph.validate import GraphError
 
 

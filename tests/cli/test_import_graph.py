@@ -10,7 +10,6 @@ import pytest
 from support.stored import contents
 
 from dorylax.graph.array_folder import ArrayWriter, size_on_disk
-from dorylax.graph.datasets import load
 from dorylax.graph.from_files.import_graph import LEAST_MEMORY
 from dorylax.graph.graph import Graph
 
@@ -57,42 +56,6 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     assert found["features"].tolist() == [[3, 4], [5, 6], [1, 2]]
     assert found["class_names"].tolist() == [b"rum", b"tea"]
     assert dorylax("train", "--data", str(out), "--epochs", "1", "--no-save").code == 0
-
-
-def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, tmp_path: Path) -> None:
-    """`import` of named vertices, `train` and `predict` of CSV files whose rows are shuffled."""
-    data = load("communities", size="tiny")
-    rng = np.random.default_rng(0)
-    names = np.array([f"v{k}" for k in rng.permutation(data.graph.num_vertices)])
-    offsets, sources = data.graph.host_rows()
-    targets = np.repeat(np.arange(data.graph.num_vertices), np.diff(offsets))
-    pairs = rng.permutation(np.stack([names[sources], names[targets]], axis=1))
-    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{one},{other}\n" for one, other in pairs))
-    rows = rng.permutation(data.graph.num_vertices)
-    header = ",".join(["name", *(f"f{k}" for k in range(data.num_features))])
-    lines = [",".join([names[v], *map(repr, data.features[v].tolist())]) for v in rows]
-    (tmp_path / "features.csv").write_text("\n".join([header, *lines]))
-    rows = rng.permutation(rows)
-    (tmp_path / "labels.csv").write_text("name,class\n" + "".join(f"{names[v]},c{data.labels[v]}\n" for v in rows))
-    words = {"features": "features.csv", "labels": "labels.csv"}
-    for mask in ("train", "val", "test"):
-        of_mask = getattr(data, f"{mask}_mask")
-        (tmp_path / f"{mask}.csv").write_text("name\n" + "".join(f"{names[v]}\n" for v in rows if of_mask[v]))
-        words[f"{mask}-mask"] = f"{mask}.csv"
-    options = [word for option, file in words.items() for word in (f"--{option}", str(tmp_path / file))]
-    out = str(tmp_path / "data")
-    code, _, err = dorylax(
-        *("import", str(tmp_path / "edges.csv"), "--ids", "names", "--key", "name", *options),
-        *("--out", out, "--memory", "1GiB"),
-    )
-    assert code == 0, err
-    accuracies = []
-    for name, source in (("mine", ["--data", out]), ("given", ["--data", "communities", "--set", "data.size=tiny"])):
-        run = str(tmp_path / name)
-        assert dorylax("train", *source, "--recipe", "default", "--epochs", "30", "--out", run).code == 0
-        accuracies.append(json.loads(dorylax("predict", "--run", run, "--json").out)["accuracy"]["test"])
-    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.05)
-    assert accuracies[0] > 0.6
 
 
 @pytest.mark.parametrize(

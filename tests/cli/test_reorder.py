@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.graph.array_folder import open_arrays, size_on_disk
+from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
+from dorylax.graph.stored import open_arrays
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_an_archive_in_order_of_communities(dorylax, given: Path, monkeypatch: p
 
 def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path) -> None:
     moved, shuffled = given.with_name("moved"), np.random.default_rng(0).permutation(1000).astype(np.int32)
-    from dorylax.graph.stream.reordering import write_in_order
+    from dorylax.graph.reordering import write_in_order
 
     with open_arrays(given) as archive:
         write_in_order(archive, shuffled, moved, room=2**24)
@@ -84,7 +85,7 @@ def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> N
         next(out.parent.glob(".out.dorylax-*")).joinpath("half").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dorylax.graph.stream.reordering.write_in_order", stop)
+    monkeypatch.setattr("dorylax.graph.reordering.write_in_order", stop)
     out = given.with_name("out")
     code, text, err = dorylax("reorder", str(given), "--out", str(out))
     assert (code, text, err.strip()) == (130, "", f"interrupted: {out} is what it was; the same command begins anew")

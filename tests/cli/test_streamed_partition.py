@@ -12,11 +12,11 @@ import pytest
 
 from dorylax.cli import options, streamed_partition
 from dorylax.errors import InputError
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.datasets import load
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.stored import open_arrays
 from dorylax.machine import Limit
 
 OPTIONS = ("--servers", "3", "--intervals", "2", "--widths", "4", "--json")

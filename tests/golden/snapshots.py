@@ -44,7 +44,7 @@ DOCUMENTED = (  # names that docs/ imports from other places
     ("graph.datasets", "generate"),
     ("graph.partition", "partition"),
     ("graph.partition", "report"),
-    ("graph.from_files.columns", "Wanted"),
+    ("graph.from_files.text", "Wanted"),
     ("graph.from_files.import_graph", "import_graph"),
     ("graph.from_files.vertices", "VertexFiles"),
     ("simulation.run", "simulate"),

@@ -10,9 +10,7 @@ import pytest
 
 from dorylax.errors import RunError
 from dorylax.graph import cache
-from dorylax.graph.cache import _is_known as is_known
-from dorylax.graph.cache import _remember as remember
-from dorylax.graph.cache import cache_directory, drop_oldest
+from dorylax.graph.cache import cache_directory, drop_oldest, verified_once
 from dorylax.graph.mapped import State
 
 _OLD = State(1, 2, 3, 4, 5)
@@ -62,57 +60,61 @@ def test_the_oldest_go_first_but_never_the_newest(tmp_path: Path, limits: dict[s
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "state_of", lambda _: _OLD)
     return tmp_path / "cache" / "verified-1"
 
 
-def test_a_verdict_is_of_one_state_and_one_part(folder: Path) -> None:
-    assert not is_known(_OLD, "x")
-    remember(_OLD, "x", time.time(), "data.npz")
-    assert is_known(_OLD, "x")
-    assert not is_known(_OLD, "y")
+def is_read(what: str = "x") -> bool:
+    """Whether a part of a file is read for its verification."""
+    read: list[str] = []
+    with Path(__file__).open("rb") as stream:
+        assert verified_once(stream, what, lambda: read.append(what) is None)
+    return bool(read)
+
+
+def test_a_verification_is_of_one_state_and_one_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [is_read(), is_read(), is_read("y"), is_read("y")] == [True, False, True, False]
     for field in State._fields:
-        assert not is_known(_OLD._replace(**{field: 9}), "x"), field
+        monkeypatch.setattr(cache, "state_of", lambda _, field=field: _OLD._replace(**{field: 9}))
+        assert is_read(), field
 
 
 @pytest.mark.parametrize(("field", "ago"), [("modified", 2.5), ("changed", 2.5), ("changed", -60)])
-def test_what_changed_just_before_is_not_remembered(folder: Path, field: str, ago: float) -> None:
-    now = time.time()  # FAT counts by two seconds
-    remember(_OLD._replace(**{field: int((now - ago) * 1e9)}), "x", now, "data.npz")
-    assert not folder.exists()
+def test_what_changed_just_before_is_not_remembered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, field: str, ago: float
+) -> None:
+    """FAT counts by two seconds."""
+    state = _OLD._replace(**{field: int((time.time() - ago) * 1e9)})
+    monkeypatch.setattr(cache, "state_of", lambda _: state)
+    assert [is_read(), is_read(), folder.exists()] == [True, True, False]
 
 
 def test_it_does_not_grow_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "_MOST_FILES", 3)
     for number in range(6):
-        remember(_OLD, f"{number}", time.time(), "data.npz")
+        assert is_read(f"{number}")
         for age, path in enumerate(sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)):
             os.utime(path, (1000 - age, 1000 - age))
-        assert is_known(_OLD, "0"), "what is in use stays"
+        assert not is_read("0"), "what is in use stays"
     assert len(list(folder.iterdir())) == 3
 
 
-def test_whatever_is_wrong_with_the_cache_costs_time_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_used_costs_time_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.parent.mkdir()
     folder.write_text("a file where the folder should be")
-    remember(_OLD, "x", time.time(), "data.npz")
-    assert not is_known(_OLD, "x")
+    assert [is_read(), is_read()] == [True, True]
     folder.unlink()
-    remember(_OLD, "x", time.time(), "\udcff.npz")  # a name that is no UTF-8
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(cache, "cache_directory", homeless)
-    remember(_OLD, "x", time.time(), "data.npz")
-    assert not is_known(_OLD, "x")
-
-
-def test_a_cache_that_is_read_only_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remember(_OLD, "x", time.time(), "data.npz")
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "cache_directory", homeless)
+        assert [is_read(), is_read()] == [True, True]
 
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
+    assert is_read()
     monkeypatch.setattr("os.utime", refuse)
-    assert is_known(_OLD, "x")
-    assert not is_known(_OLD, "y")
+    assert not is_read(), "a read-only cache is read"

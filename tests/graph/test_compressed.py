@@ -69,15 +69,12 @@ def test_a_graph_carries_such_offsets_into_jit_and_back():
     np.testing.assert_array_equal(as_int64(through.outgoing.offsets), PAST_INT32)
 
 
-def _past_the_limit(monkeypatch, symmetric: bool) -> Graph:
-    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 3)
-    return Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2])
-
-
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_past_the_limit_edges_have_no_ids_and_rows_stay_whole(monkeypatch, symmetric):
-    whole = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2])
-    graph = _past_the_limit(monkeypatch, symmetric)
+    ends = [0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2]
+    whole = Graph.from_coo(*ends)
+    monkeypatch.setattr("dorylax.graph.rows.MAX_EDGE_IDS", 3)
+    graph = Graph.from_coo(*ends)
     assert not graph.edge_ids_fit
     leaves, tree = jax.tree.flatten(graph)
     again = jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in leaves])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.edge_lists import apply, chains, listed
 from support.stored import contents
 
-from dorylax.graph import Dataset, Graph, GraphError, assemble
+from dorylax.graph import Dataset, Graph, GraphError, compressed
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -346,7 +346,7 @@ def test_what_dorylax_wrote_is_believed_and_what_others_wrote_is_checked(tmp_pat
     graph = Graph.from_coo(np.arange(2000) % 50, np.arange(2000) % 47).symmetrise().coalesce().without_edge_ids()
     graph.save(tmp_path / "g")
     checked = []
-    monkeypatch.setattr(assemble, "edge_fingerprint", lambda *_: checked.append(1) or (0, 0))
+    monkeypatch.setattr(compressed, "edge_fingerprint", lambda *_: checked.append(1) or (0, 0))
     found = Graph.from_folder(tmp_path / "g")
     assert not checked
     assert (found.symmetric, found.self_loops) == (True, graph.self_loops)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import dorylax
-from dorylax.graph.array_folder import open_arrays, write_arrays
+from dorylax.graph.array_folder import write_arrays
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import mapping_of, release, resident_within
+from dorylax.graph.stored import open_arrays
 from dorylax.trainer import vertex_order
 
 _SIZE = 1 << 22  # float32: 16 MiB

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import Graph, assemble, rows
+from dorylax.graph import Graph, compressed, rows
 from dorylax.graph.rows import compress, transposed_positions
 
 FEW = settings(max_examples=50, deadline=None)
@@ -128,7 +128,7 @@ EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
 def _hashes(edges: list[tuple[int, int]]) -> tuple[int, int]:
     pairs = np.array(edges, np.int64).reshape(-1, 2)
     rows = Graph.from_coo(pairs[:, 0], pairs[:, 1], 6).incoming
-    return assemble.edge_fingerprint(rows.offsets, rows.neighbours)
+    return compressed.edge_fingerprint(rows.offsets, rows.neighbours)
 
 
 @given(EDGES, EDGES)
@@ -137,5 +137,5 @@ def test_equal_multisets_and_only_these_have_equal_hashes_in_spans_of_any_length
     assert _hashes([(v, u) for u, v in edges]) == _hashes(edges)[::-1]
     whole = _hashes(edges)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assemble, "_SPAN", 5)
+        patch.setattr(compressed, "_HASHED_SPAN", 5)
         assert _hashes(edges) == whole

@@ -10,12 +10,12 @@ import pytest
 
 import dorylax
 from dorylax.config.schema import DataConfig
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.graph.stream.reordering import write_in_order
+from dorylax.graph.reordering import write_in_order
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.memory.sources import shape_of
 

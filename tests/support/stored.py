@@ -6,8 +6,8 @@ from os import PathLike
 
 import numpy as np
 
-from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.stored import open_arrays
 
 
 def contents(path: str | PathLike[str]) -> dict[str, np.ndarray]:

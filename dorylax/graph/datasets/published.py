@@ -27,18 +27,18 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.graph import npz
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets import planetoid
 from dorylax.graph.datasets.base import DatasetError, Published, Reader, Size, Source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
+from dorylax.graph.stored import open_arrays
 
 
 def _read_shchur(files: Mapping[str, Path]) -> dict[str, Any]:
     """Raises a GraphError if the file is not an npz archive, lacks arrays, or they do not fit each other."""
     (file,) = files.values()
-    with npz.open_npz(file) as archive:
+    with open_arrays(file) as archive:
         indptr, indices, labels = (archive.fetch(name) for name in ("adj_indptr", "adj_indices", "labels"))
         if "attr_matrix" in archive:
             features = archive.fetch("attr_matrix")
@@ -67,7 +67,7 @@ def _arrays(archive: zipfile.ZipFile, file: Path, member: str, names: tuple[str,
     # An npz archive is read by seeking, which in a compressed member of another archive would be very slow.
     with (
         tempfile.TemporaryDirectory(dir=file.parent) as folder,
-        npz.open_npz(archive.extract(member, folder)) as arrays,
+        open_arrays(archive.extract(member, folder)) as arrays,
     ):
         return {name: arrays.fetch(name) for name in names}
 

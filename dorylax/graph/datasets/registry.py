@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
+from dorylax.graph.compressed import numbered_by_source
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches

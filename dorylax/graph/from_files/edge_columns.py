@@ -15,9 +15,9 @@ import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
-from dorylax.graph.assemble import pair_fingerprint
-from dorylax.graph.from_files.columns import EdgeFile, num_numbers
+from dorylax.graph.compressed import pair_fingerprint
 from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.edge_files import EdgeFile, num_numbers
 from dorylax.graph.from_files.text import Ids
 from dorylax.graph.rows import edge_ids_fit, spans
 from dorylax.graph.transform import require_ids_for, sums_of_runs, wider

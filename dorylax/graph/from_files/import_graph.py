@@ -16,12 +16,11 @@ import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.from_files.arrays import mapped_array
-from dorylax.graph.from_files.columns import EdgeFile, checked_values, load_columns, num_numbers
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
-from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
-from dorylax.graph.from_files.tables import ArrayTable
+from dorylax.graph.from_files.edge_files import EdgeFile, checked_values, load_columns, num_numbers, open_edges
+from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder
+from dorylax.graph.from_files.tables import ArrayTable, stored_array
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
@@ -165,7 +164,7 @@ def import_graph(
     with work_folder(path) as work:
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
-            given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
+            given = {one: stored_array(Path(file)) for one, file in (edge_data or {}).items()}
             local = [local_name(database, one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
             states = {one: state_of(str(one)) for one in (*local, *places)}

@@ -1,4 +1,4 @@
-"""Source files: patterns, objects of S3, folders of the Open Graph Benchmark, formats, and changes while they are read."""
+"""Source files: patterns, objects of S3, folders of the Open Graph Benchmark, and changes while they are read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from dorylax.errors import named
-from dorylax.graph.from_files.arrays import matrix_market, member_array, npy, npz
-from dorylax.graph.from_files.columns import EdgeFile
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.tables import open_table, suffix_of
-from dorylax.graph.from_files.text import Wanted
+from dorylax.graph.from_files.tables import stored_array
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.mapped import State, difference, state_of
 from dorylax.graph.validate import GraphError
@@ -79,7 +76,7 @@ def ogb_folder(folder: Path) -> tuple[Path, int, VertexFiles] | None:
     """
     raw = folder / "raw"
     if (edges := raw / "data.npz").is_file():
-        counts, features = member_array(edges, "num_nodes_list").reshape(-1), Path(f"{edges}:node_feat")
+        counts, features = stored_array(edges, "num_nodes_list").reshape(-1), Path(f"{edges}:node_feat")
     elif (edges := raw / "edge.csv.gz").is_file():
         counts = np.loadtxt(raw / "num-node-list.csv.gz", np.int64, delimiter=",", ndmin=1).reshape(-1)
         features = raw / "node-feat.csv.gz"
@@ -95,28 +92,6 @@ def ogb_folder(folder: Path) -> tuple[Path, int, VertexFiles] | None:
     has_features = edges.suffix == ".npz" or features.is_file()
     vertices = VertexFiles(features if has_features else None, labels, masks, nan_is_unlabelled=True)
     return edges, int(counts[0]), vertices
-
-
-def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
-    """Open a file of edges in the format that its name and first bytes tell; text if they tell none.
-
-    Raises a GraphError if the file is damaged, or holds no edges.
-    """
-    suffix, of_array = suffix_of(shown_as), Path(shown_as).suffix
-    with path.open("rb") as file:
-        start = file.read(16)
-    if start.startswith(b"%%MatrixMarket") or suffix == ".mtx":
-        return matrix_market(path, shown_as, wanted)
-    if suffix in (".graph", ".metis"):
-        raise GraphError(
-            f"{shown_as} is a METIS graph by its name, which is not read: convert it to lines of edges, or rename it if it "
-            "has such lines"
-        )
-    if of_array == ".npy":
-        return npy(path, shown_as, wanted)
-    if of_array == ".npz":  # errors name the file that is opened
-        return npz(Path(os.readlink(path)) if path.is_symlink() else path, shown_as, wanted)
-    return EdgeFile(open_table(database, path, shown_as, wanted), wanted)
 
 
 def check_states(states: Mapping[Path, State], shown: Mapping[Path, str]) -> None:

@@ -28,10 +28,13 @@ from dorylax.graph.from_files.text import (
     fields_of,
     packed_as,
     shown,
+    suffix_of,
 )
 from dorylax.graph.mapped import release
 from dorylax.graph.rows import spans
+from dorylax.graph.stored import NPY_DAMAGE, open_arrays
 from dorylax.graph.validate import GraphError
+from dorylax.near_matches import did_you_mean
 
 _HEAD = 1000  # lines
 _RATIO = 4  # of text to its compressed form, for estimates
@@ -114,9 +117,25 @@ def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -
     return TextTable(database, path, shown_as, options)
 
 
-def suffix_of(name: str) -> str:
-    """Return the suffix of a file before those of compression."""
-    return next((one for one in reversed(Path(name).suffixes) if one not in (".gz", ".zst")), "")
+def stored_array(path: Path, member: str | None = None, shown_as: str | None = None) -> np.ndarray:
+    """Return the array in a .npy file, or one of an archive: memory-mapped if it is stored uncompressed, else read.
+
+    Raises a GraphError if the file is damaged, or lacks the array.
+    """
+    if member is not None:
+        with open_arrays(path) as archive:
+            if member not in archive:
+                raise GraphError(f"has no array {member}: {did_you_mean(member, archive.names)}")
+            return archive.fetch(member, map_all=True)
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except NPY_DAMAGE as error:
+        raise GraphError(f"{shown_as or path} is no array of np.save, or is damaged ({error})") from None
+    if not isinstance(array, np.ndarray):
+        raise GraphError(f"{shown_as or path} is an archive of arrays, expected one array of np.save")
+    return array
 
 
 def _selected(columns: Mapping[str, str]) -> str:
@@ -139,9 +158,7 @@ class TextTable(Table):
         is_row = [bool(line.strip()) and not line.lstrip(" \t").startswith(tuple(marks)) for line in lines]
         first = is_row.index(True) if any(is_row) else len(lines)
         rows = [line for line, taken in zip(lines, is_row, strict=True) if taken]
-        mark = options.separator
-        mark = detected_separator(rows, Path(shown_as), packed) if mark is None else mark
-        self._separator = mark
+        self._separator = mark = detected_separator(rows, shown_as) if options.separator is None else options.separator
         fields = [fields_of(line, mark) for line in rows]
         before = [line for line in lines[:first] if line.strip()]
         line, is_first = detected_header(shown_as, rows, before, mark, options)

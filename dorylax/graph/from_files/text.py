@@ -134,10 +134,14 @@ def _check_zstd(file: BinaryIO) -> None:
         take(4 * (flags >> 2 & 1))
 
 
-def detected_separator(rows: Sequence[str], path: Path, packed: str) -> str:
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file before those of compression."""
+    return next((one for one in reversed(Path(name).suffixes) if one not in (".gz", ".zst")), "")
+
+
+def detected_separator(rows: Sequence[str], shown_as: str) -> str:
     """The separator that cuts most rows into as many fields as the first, at least two; empty for blanks."""
-    suffix = Path(path.stem).suffix if packed != "none" else path.suffix
-    best, most = _BY_SUFFIX.get(suffix, ""), 0
+    best, most = _BY_SUFFIX.get(suffix_of(shown_as), ""), 0
     for mark in dict.fromkeys([best, *_SEPARATORS, ""] if best else [*_SEPARATORS, ""]):
         widths = [len(fields_of(row, mark)) for row in rows]
         if widths and widths[0] > 1 and widths.count(widths[0]) > most:

@@ -6,6 +6,7 @@ written piece by piece. Labels and masks are held, 7 bytes a vertex, because the
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,17 +18,19 @@ from dorylax.graph.array_folder import FolderWriter
 from dorylax.graph.array_names import CLASS_NAMES, MASKS, VERTEX_PREFIX
 from dorylax.graph.arrays import stored_names
 from dorylax.graph.features import check_name, held_dtype
-from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
 from dorylax.graph.from_files.database import Database, name
-from dorylax.graph.from_files.tables import open_table
+from dorylax.graph.from_files.tables import open_table, stored_array
 from dorylax.graph.from_files.text import INTEGER, NUMBER, Ids, Wanted
 from dorylax.graph.labels import checked_masks, named_labels
+from dorylax.graph.mapped import release
+from dorylax.graph.rows import spans
 from dorylax.graph.validate import GraphError, as_held
 from dorylax.near_matches import did_you_mean
 
 _MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
 _SHORT = r"[+-]?[0-9]{1,18}"  # integers that fit int64
 _LISTED = 5  # columns in a message
+_PIECE = 1 << 22  # elements of an array at a time
 
 
 class VertexFiles(NamedTuple):
@@ -63,8 +66,13 @@ class VertexFiles(NamedTuple):
 
 def file_of(path: Path) -> Path:
     """The file of FILE:NAME."""
+    return _parts(path)[0]
+
+
+def _parts(path: Path) -> tuple[Path, list[str] | None]:
+    """The file and the columns of FILE:COLUMN,…; None for FILE."""
     found = _MEMBER.fullmatch(str(path))
-    return Path(found["file"]) if found else path
+    return (Path(found["file"]), found["columns"].split(",")) if found else (path, None)
 
 
 @final
@@ -81,11 +89,10 @@ class VertexTable:
     """
 
     def __init__(
-        self, database: Database, what: str, place: Path, *, key: str | None, ids: Ids, others: frozenset[str]
+        self, database: Database, what: str, place: Path, *, key: str | None, ids: Ids, others: set[str]
     ) -> None:
         self._database, self._what, self._key, self.shown = database, what, key, str(place)
-        found = _MEMBER.fullmatch(str(place))
-        file, columns = file_of(place), found["columns"].split(",") if found else None
+        file, columns = _parts(place)
         self._array: np.ndarray | None = None
         self.names: list[str] | None = None
         if file.suffix in (".npy", ".npz"):
@@ -93,7 +100,7 @@ class VertexTable:
                 raise GraphError(f"{place} has no column {key!r} to join by (--key): give a table with a header")
             if file.suffix == ".npz" and columns is None:
                 raise GraphError(f"{place} is an archive: say which of its arrays, as {place}:features")
-            array = self._array = mapped_array(file) if columns is None else member_array(file, columns[0])
+            array = self._array = stored_array(file, columns[0] if columns else None)
             if not array.shape:
                 raise GraphError(f"{place} is a single value: expected an array with a row per vertex")
             if array.dtype.kind not in "fiub" + ("SU" if what == "labels" else ""):
@@ -129,7 +136,10 @@ class VertexTable:
         another row.
         """
         if self._array is not None:
-            yield from pieces(self._array)
+            rows = max(1, _PIECE // max(1, math.prod(self.row)))
+            for start, stop in spans(len(self._array), rows):
+                yield self._array[start:stop]
+                release(self._array)
             return
         order = f"FROM {self._table} ORDER BY rowid"
         if self._key is not None:
@@ -148,7 +158,7 @@ class VertexTable:
         """Return all rows, as `pieces`."""
         return np.concatenate([np.zeros((0, *self.row), self.dtype), *(piece.copy() for piece in self.pieces())])
 
-    def _load(self, file: Path, columns: list[str] | None, ids: Ids, others: frozenset[str]) -> None:
+    def _load(self, file: Path, columns: list[str] | None, ids: Ids, others: set[str]) -> None:
         """Make a table of text columns c0, c1, …, and key."""
         database, key, what = self._database, self._key, self._what
         # --key and FILE:COLUMN name columns of a header.
@@ -156,9 +166,8 @@ class VertexTable:
         options = Wanted(ids, values=dict.fromkeys(named), header=bool(named) or None)
         table = open_table(database, database.link(file), str(file), options)
         known = list(table.names or map(str, range(table.width)))
-        for one in named:
-            if one not in known:
-                raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
+        for one in [one for one in named if one not in known]:
+            raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
         taken = columns or [one for one in known if one != key and one not in others]
         if not taken and (what not in MASKS or key is None):
             raise GraphError(f"{self.shown} has no column for {what}")
@@ -218,12 +227,8 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> tuple[dic
     """
     found = {}
     for what, place in files.paths.items():
-        others = frozenset(
-            column
-            for other in files.paths.values()
-            if other != place and file_of(other) == file_of(place) and (match := _MEMBER.fullmatch(str(other)))
-            for column in match["columns"].split(",")
-        )
+        beside = (_parts(other) for other in files.paths.values() if other != place)
+        others = {column for file, columns in beside if file == file_of(place) for column in columns or ()}
         found[what] = VertexTable(database, what, place, key=files.key, ids=ids, others=others)
     features = found.get("features")
     if features is not None and (len(features.row) != 1 or features.row[0] == 0):
@@ -272,7 +277,6 @@ def _write_labels(
         masks: dict[str, Any] = dict.fromkeys(MASKS)
         for one in files.masks:
             mask = found[one].whole()
-            mask = mask[:, 0] if mask.shape[1:] == (1,) else mask
             masks[one] = mask if files.key is None else mask != 0
         for one, mask in checked_masks(masks, labels.array).items():
             folder.add(one, mask)

@@ -19,11 +19,11 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.errors import InputError, RunError
-from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.manifest import MANIFEST, OLD_PARTITION, is_array_folder
 from dorylax.graph.rows import spans
-from dorylax.graph.stored import NPY_DAMAGE
+from dorylax.graph.stored import NPY_DAMAGE, open_arrays
 from dorylax.graph.validate import GraphError
 
 _TRIES = 10

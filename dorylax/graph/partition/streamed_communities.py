@@ -17,6 +17,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.graph.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
 from dorylax.graph.partition.label_propagation import (
     CLUSTER_ROUNDS,
     COARSE,
@@ -41,7 +42,6 @@ from dorylax.graph.partition.label_propagation import (
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
 from dorylax.graph.rows import count_values, transposed_positions
-from dorylax.graph.stream.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12

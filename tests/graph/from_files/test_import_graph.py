@@ -217,8 +217,6 @@ def test_sparse_matrices(tmp_path, kind):
     found = Graph.from_folder(tmp_path / "out")
     np.testing.assert_array_equal(found.host_rows()[0], expected.host_rows()[0])
     np.testing.assert_array_equal(found.host_rows()[1], expected.host_rows()[1])
-    rows = [graph.host_rows()[1].tolist() for graph in (found, expected)]
-    assert rows[0] == rows[1]
     if kind != "pattern":
         arrays = contents(tmp_path / "out")
         sources = np.repeat(np.arange(6), np.diff(arrays["indptr"]))

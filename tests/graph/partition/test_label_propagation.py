@@ -10,12 +10,12 @@ from support.graphs import ends, messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
+from dorylax.graph.edge_rows import EdgeRows, Source
 from dorylax.graph.partition import label_propagation, locality, locality_order, streamed_communities
 from dorylax.graph.partition.label_propagation import Rows, cluster_limit, parts_of, refine
 from dorylax.graph.partition.metis import undirected
 from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.partition.streamed_communities import streamed_communities as find
-from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.validate import GraphError
 
 PARTS = 24

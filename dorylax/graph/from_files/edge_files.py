@@ -1,4 +1,4 @@
-"""Edges in a table for each file: roles and types of the columns, and the reading of the rows.
+"""Files of edges, a table each: formats, roles and types of the columns, and the reading of the rows.
 
 The table has the columns s and t, the ends of an edge as BIGINT or VARCHAR, and v0, v1, … for the numbers of its values.
 `rowid` is the position of an edge in the file. The type of values is a dtype with the shape of one edge's values.
@@ -6,16 +6,21 @@ The table has the columns s and t, the ends of an edge as BIGINT or VARCHAR, and
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.tables import Table, TextTable
-from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted
+from dorylax.graph.from_files.tables import ArrayTable, Table, TextTable, open_table, stored_array
+from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted, packed_as, suffix_of
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
 
@@ -131,6 +136,117 @@ class EdgeFile:
         """Return the place and content of a row, for messages."""
         found = self._table.row(database, row)
         return f"{self.shown}, {found.place}: {found.line}"
+
+
+def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
+    """Open a file of edges in the format that its name and first bytes tell; text if they tell none.
+
+    Raises a GraphError if the file is damaged, or holds no edges.
+    """
+    suffix, of_array = suffix_of(shown_as), Path(shown_as).suffix
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start.startswith(b"%%MatrixMarket") or suffix == ".mtx":
+        return _matrix_market(path, shown_as, wanted)
+    if suffix in (".graph", ".metis"):
+        raise GraphError(
+            f"{shown_as} is a METIS graph by its name, which is not read: convert it to lines of edges, or rename it if it "
+            "has such lines"
+        )
+    if of_array == ".npy":
+        return _npy(path, shown_as, wanted)
+    if of_array == ".npz":  # errors name the file that is opened
+        return _npz(Path(os.readlink(path)) if path.is_symlink() else path, shown_as, wanted)
+    return EdgeFile(open_table(database, path, shown_as, wanted), wanted)
+
+
+def _npy(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
+    """Open a .npy file with edges `[E, 2]` or `[2, E]`. Raises a GraphError for anything else."""
+    array = stored_array(path, shown_as=shown_as)
+    if array.ndim != 2 or 2 not in array.shape:
+        raise GraphError(f"{shown_as} must be edges [E, 2] or [2, E], got {array.dtype} {list(array.shape)}")
+    if array.shape == (2, 2):
+        raise GraphError(f"{shown_as} is [2, 2], which may be [E, 2] or [2, E]: give three edges or more, or text")
+    if wanted.values:
+        raise GraphError(
+            f"{shown_as} has no column {next(iter(wanted.values))!r}: --edge-data takes values from a .npy"
+        )
+    edges = array.T if array.shape[1] == 2 else array
+    ends = {"edges[0]": edges[0], "edges[1]": edges[1]}
+    return _edges(shown_as, "array of NumPy", ends, {}, wanted)
+
+
+def _npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
+    """Open an archive of NumPy or a matrix of `scipy.sparse.save_npz`. Raises a GraphError for anything else."""
+    with open_arrays(path) as archive:
+        names = archive.names
+    if {"format", "shape", "data"} <= set(names):
+        import scipy.sparse
+
+        return _matrix(scipy.sparse.load_npz(path), "matrix of SciPy", shown_as, wanted)
+    given: tuple[str, ...] = ("edge_index",)
+    if wanted.source or wanted.target or "edge_index" not in names:
+        given = (wanted.source or "sources", wanted.target or "targets")
+    found = {one: stored_array(path, one) for one in (wanted.values or {})}
+    ends = [stored_array(path, one) for one in given]
+    if len(given) == 1:
+        if ends[0].ndim != 2 or len(ends[0]) != 2:
+            raise GraphError(f"{shown_as}: edge_index has shape {list(ends[0].shape)}, expected [2, E]")
+        given, ends = ("edge_index[0]", "edge_index[1]"), list(ends[0])
+    for one, array in [*zip(given, ends, strict=True), *found.items()]:
+        if array.ndim < 1 or len(array) != len(ends[0]) or (one in given and array.ndim > 1):
+            expected = [len(ends[0]), *array.shape[1:]]
+            raise GraphError(f"{shown_as}: {one} has shape {list(array.shape)}, expected {expected}, one per edge")
+    return _edges(shown_as, "archive of NumPy", dict(zip(given, ends, strict=True)), found, wanted)
+
+
+def _matrix_market(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
+    """Read a MatrixMarket file. Raises a GraphError if it is damaged."""
+    import scipy.io
+
+    is_packed = packed_as(path, shown_as) == "gzip"
+    try:
+        with gzip.open(path) if is_packed else path.open("rb") as content:
+            has_values = b"pattern" not in content.readline().lower()
+        with gzip.open(path) if is_packed else contextlib.nullcontext(str(path)) as content:
+            matrix = scipy.io.mmread(content)
+    except (ValueError, OverflowError, EOFError, gzip.BadGzipFile) as error:
+        raise GraphError(f"{shown_as} is no MatrixMarket file, or is damaged ({error})") from None
+    return _matrix(matrix, "MatrixMarket", shown_as, wanted, has_values=has_values)
+
+
+def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values: bool = True) -> EdgeFile:
+    """Edges from rows to columns, as `Graph.from_scipy`."""
+    import scipy.sparse
+
+    entries = scipy.sparse.coo_array(matrix)
+    if len(entries.shape) != 2 or entries.shape[0] != entries.shape[1]:
+        raise GraphError(f"{shown_as} must be a square matrix, [V, V], got {list(entries.shape)}")
+    names = ("weight",) if wanted.values is None else tuple(wanted.values)
+    if len(names) > has_values:
+        if wanted.values is not None:
+            raise GraphError(f"{shown_as} has {int(has_values)} values per edge, and --values names {', '.join(names)}")
+        names = ()
+    ends = dict(zip(("matrix rows", "matrix columns"), entries.coords, strict=True))
+    known = entries.shape[0] if wanted.ids == "numbers" else None
+    return _edges(shown_as, kind, ends, dict.fromkeys(names, entries.data), wanted, num_vertices=known)
+
+
+def _edges(
+    shown_as: str,
+    kind: str,
+    ends: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    wanted: Wanted,
+    *,
+    num_vertices: int | None = None,
+) -> EdgeFile:
+    for one, array in ends.items():
+        if wanted.ids == "names" and array.dtype.kind not in "iuSUOT":
+            raise GraphError(f"{shown_as}: {one} must hold integers or names, got {array.dtype}")
+    (source, target), kept = ends, {one: (wanted.values or {}).get(one) for one in values}
+    table = ArrayTable(shown_as, kind, {**ends, **values}, num_vertices)
+    return EdgeFile(table, wanted._replace(source=source, target=target, values=kept))
 
 
 def load_columns(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 
-from dorylax.graph.array_folder import FolderWriter, open_arrays, write_arrays
-from dorylax.graph.stream import edge_rows
-from dorylax.graph.stream.edge_rows import EdgeRows, Source
+from dorylax.graph import edge_rows
+from dorylax.graph.array_folder import FolderWriter, write_arrays
+from dorylax.graph.edge_rows import EdgeRows, Source
+from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import GraphError
 
 
@@ -37,11 +38,6 @@ def test_blocks_are_the_rows(monkeypatch: pytest.MonkeyPatch, entries: int, most
     assert rows.degrees().dtype == np.int32
 
 
-def read(offsets: np.ndarray, neighbours: np.ndarray) -> None:
-    rows = EdgeRows(Source.held(offsets), Source.held(neighbours))
-    list(rows.blocks())
-
-
 @pytest.mark.parametrize(
     ("offsets", "neighbours", "told"),
     [
@@ -60,7 +56,7 @@ def test_wrong_rows(offsets: list[int], neighbours: list[int], told: str) -> Non
         np.array(neighbours, np.int32),
     )
     with pytest.raises(GraphError, match=told):
-        read(*arrays)
+        list(EdgeRows(*map(Source.held, arrays)).blocks())
 
 
 def test_no_vertices() -> None:

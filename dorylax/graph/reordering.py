@@ -20,7 +20,7 @@ from jaxtyping import Int32
 
 from dorylax.aligned import empty
 from dorylax.errors import named
-from dorylax.graph.array_folder import ArrayWriter, FolderWriter, check_target, open_arrays, write_arrays
+from dorylax.graph.array_folder import ArrayWriter, FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
     EDGE_IDS,
@@ -30,18 +30,15 @@ from dorylax.graph.array_names import (
     ORIGINAL_IDS,
     SPARSE,
     VERTEX_PREFIX,
-    check_names,
-    edge_names,
-    read_features,
-    read_order,
 )
 from dorylax.graph.build import rows_are_sorted
+from dorylax.graph.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
+from dorylax.graph.graph_arrays import check_names, edge_names, read_features, read_order
 from dorylax.graph.partition.metis import give_back_heap
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import MAX_EDGE_IDS, SPAN, edge_ids_fit, inverse_permutation, spans
-from dorylax.graph.stored import StoredArrays
-from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
+from dorylax.graph.stored import StoredArrays, open_arrays
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
 from dorylax.store.durable import work_folder

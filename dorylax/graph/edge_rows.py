@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
@@ -177,22 +177,12 @@ class EdgeRows:
 
 
 @final
-class Buckets:
+class Buckets(contextlib.ExitStack):
     """At most `MOST` numbered files in a folder, to which rows are dealt; a context in which they are open for writing."""
 
     def __init__(self, folder: Path, name: str, number: int) -> None:
-        self._paths = [folder / f"{name}-{bucket}" for bucket in range(number)]
-        self._files: list[BinaryIO] = []
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Buckets:
-        with contextlib.ExitStack() as stack:
-            self._files = [stack.enter_context(path.open("wb")) for path in self._paths]
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+        super().__init__()
+        self._files = [self.enter_context((folder / f"{name}-{bucket}").open("wb")) for bucket in range(number)]
 
     def deal(self, buckets: Integer[np.ndarray, " n"], rows: np.ndarray) -> None:
         """Append rows to their buckets, in their order."""
@@ -205,9 +195,10 @@ class Buckets:
 
     def read(self, bucket: int, dtype: np.dtype) -> np.ndarray:
         """Return all elements of a bucket, with one axis, and remove its file."""
-        found = np.fromfile(self._paths[bucket], dtype)
-        self._paths[bucket].unlink()
+        path = Path(self._files[bucket].name)
+        found = np.fromfile(path, dtype)
+        path.unlink()
         return found
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self._paths)))
+        return iter(range(len(self._files)))
