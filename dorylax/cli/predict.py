@@ -46,10 +46,9 @@ def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool
     config, own = _config_of(path, **given)
 
     from dorylax.cli.predictions import by_class, mask_sizes, ranked, scores, write
+    from dorylax.graph.dataset import TaskData
     from dorylax.graph.sharded_data import ShardedData
-    from dorylax.graph.task_data import TaskData
-    from dorylax.tasks import LinkPrediction
-    from dorylax.tasks.catalogue import make_task
+    from dorylax.tasks import LinkPrediction, make_task
     from dorylax.trainer import Trainer, prepare_data
     from dorylax.trainer.saving.run_files import trained_labels
     from dorylax.trainer.step.objective import Objective

@@ -14,10 +14,9 @@ import numpy as np
 
 from dorylax.graph.array_names import CLASS_NAMES, ORIGINAL_IDS
 from dorylax.graph.arrays import shown_names, stored_names
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.labels import labelled
 from dorylax.graph.reorder import user_order
-from dorylax.graph.task_data import TaskData
 from dorylax.store.durable import write_file
 from dorylax.tasks import LinkPrediction
 from dorylax.tasks.all_pairs import rank_among_all

@@ -13,11 +13,20 @@ import numpy as np
 
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.compressed import Adjacency, SelfLoops
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.rows import BySlot, edge_ids_fit
-from dorylax.graph.task_data import TaskData
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """V vertices, E directed edges, F features and C classes of a data set."""
+
+    num_vertices: int
+    num_edges: int
+    num_features: int
+    num_classes: int
 
 
 class AbstractData(NamedTuple):

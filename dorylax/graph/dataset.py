@@ -7,11 +7,11 @@ Named data sets come from `dorylax.graph.datasets`; this module handles the arra
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +32,14 @@ from dorylax.graph.array_names import (
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features, inputs_of
-from dorylax.graph.from_libraries import by_role, names_in
+from dorylax.graph.from_libraries import Imported, Roles, by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
-from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
+from dorylax.graph.labels import Kind, Labels, checked_masks, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import row_spans
 from dorylax.graph.splits import Split, chosen_masks
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_printable
 
 
@@ -267,18 +266,7 @@ class Dataset:
     from_npz = from_folder  # the name for old archives, for one release
 
     @staticmethod
-    def from_pyg(
-        data: Any,
-        name: str = "pyg",
-        *,
-        features: Any = "x",
-        labels: Any = "y",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
-    ) -> Dataset:
+    def from_pyg(data: Any, name: str = "pyg", **roles: Unpack[Roles]) -> Dataset:
         """Of a homogeneous `torch_geometric.data.Data`.
 
         Its masks are masks. Other values per node become `vertex_inputs`, and values per edge `edge_inputs`.
@@ -286,58 +274,36 @@ class Dataset:
         Args:
             data: Data with an `edge_index`; column k is edge k.
             name: Name of the data set in reports.
-            features: Name of a value per node, a list of names (columns side by side), or an array; None: all other
-                values per node.
-            labels: Name, names or array as for `features`; None for no labels.
-            num_classes: As in `Dataset`.
-            multilabel: As in `Dataset`.
-            split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
-            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
-            ignore: Names to skip. Values of the whole graph must be among them.
+            roles: `Roles`; by default `features="x"` and `labels="y"`. Values of the whole graph must be ignored.
 
         Raises:
             GraphError: A value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        read = from_libraries.pyg(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        chosen: Roles = {"features": "x", "labels": "y", **roles}
+        per_node = (*names_in(chosen["features"]), *names_in(chosen["labels"]))
+        read = from_libraries.pyg(Graph, data, ignore=roles.get("ignore", ()), per_node=per_node)
+        return _of_roles(name, read, chosen)
 
     @staticmethod
-    def from_dgl(
-        graph: Any,
-        name: str = "dgl",
-        *,
-        features: Any = "feat",
-        labels: Any = "label",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
-    ) -> Dataset:
-        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
-        read = from_libraries.dgl(Graph, graph, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+    def from_dgl(graph: Any, name: str = "dgl", **roles: Unpack[Roles]) -> Dataset:
+        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`.
+
+        By default `features="feat"` and `labels="label"`.
+        """
+        read = from_libraries.dgl(Graph, graph, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"features": "feat", "labels": "label", **roles})
 
     @staticmethod
     def from_networkx(
-        graph: Any,
-        name: str = "networkx",
-        *,
-        features: Any = None,
-        labels: Any = "label",
-        nodes: Sequence[Hashable] | None = None,
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
+        graph: Any, name: str = "networkx", *, nodes: Sequence[Hashable] | None = None, **roles: Unpack[Roles]
     ) -> Dataset:
         """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
 
-        Other arguments and errors as in `from_pyg`. Nodes other than 0 … V-1 become `original_ids`.
+        Other arguments and errors as in `from_pyg`; by default all attributes of nodes but `labels="label"` are features.
+        Nodes other than 0 … V-1 become `original_ids`.
         """
-        read = from_libraries.networkx(Graph, graph, nodes, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        read = from_libraries.networkx(Graph, graph, nodes, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"labels": "label", **roles})
 
     @staticmethod
     def from_dataframes(
@@ -345,16 +311,10 @@ class Dataset:
         edges: Any,
         name: str = "dataframes",
         *,
-        features: Any = None,
-        labels: Any = "label",
         key: Hashable = None,
         source: Hashable = "source",
         target: Hashable = "target",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[Hashable] = (),
+        **roles: Unpack[Roles],
     ) -> Dataset:
         """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
 
@@ -362,24 +322,19 @@ class Dataset:
             vertices: V rows.
             edges: E rows; row k is edge k.
             name: Name of the data set in reports.
-            features: Columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are
-                features.
-            labels: A column of `vertices`; None: there are none.
             key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
                 are row numbers.
             source: A column of `edges`.
             target: A column of `edges`.
-            num_classes: As in `Dataset`.
-            multilabel: As in `Dataset`.
-            split: As in `from_pyg`.
-            split_seed: As in `from_pyg`.
-            ignore: Columns of either table to skip.
+            roles: `Roles`, by columns of `vertices`, and columns of either table to ignore. By default `labels="label"`,
+                and all others are features.
 
         Raises:
             GraphError: There is no such column, an edge names no vertex, or as `from_pyg`.
         """
-        read = from_libraries.dataframes(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        options = {"key": key, "source": source, "target": target}
+        read = from_libraries.dataframes(Graph, vertices, edges, **options, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"labels": "label", **roles})
 
     def __repr__(self) -> str:
         graph, kinds = self.graph, self.num_classes
@@ -418,6 +373,38 @@ class Dataset:
         save_arrays(path, arrays | {f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()})
 
 
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class TaskData:
+    """A graph as a model sees it, and N examples that are no vertices.
+
+    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` map the examples
+    to vertices. `kind` is that of the labels, `examples` names an example in messages, and `of_task` names the vertex
+    inputs that the task makes: a model with `**kwargs` does not get them, because they are missing in prediction.
+    """
+
+    name: str
+    graph: Graph
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int | None
+    train_mask: np.ndarray
+    val_mask: np.ndarray
+    test_mask: np.ndarray
+    vertex_inputs: Mapping[str, np.ndarray]
+    edge_inputs: Mapping[str, np.ndarray]
+    kind: Kind
+    examples: str
+    multilabel: bool = False
+    of_task: tuple[str, ...] = ()
+    class_names: np.ndarray | None = None
+
+    @property
+    def num_features(self) -> int:
+        """F, the width of the features."""
+        return int(self.features.shape[1])
+
+
 def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
     """All arrays of a data set, of its graph those of in-edges."""
     rows = data.graph.incoming
@@ -426,6 +413,10 @@ def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
     if isinstance(data, Dataset) and data.original_ids is not None:
         further = (*further, data.original_ids)
     return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
+
+
+def _of_roles(name: str, read: Imported[Graph], roles: Roles) -> Dataset:
+    return Dataset(**by_role(name, read, **roles))
 
 
 def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -11,11 +11,10 @@ from jaxtyping import Bool
 
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.graph import Graph
 from dorylax.graph.labels import as_mask
 from dorylax.graph.rows import all_rows
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.transform import closed_part
 from dorylax.graph.validate import GraphError, check_length
 

@@ -36,13 +36,12 @@ from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.graph_arrays import save_arrays
 from dorylax.graph.manifest import DIGEST, SUMMARY, digest, signed_json
 from dorylax.graph.mapped import State, check_state, state_of
 from dorylax.graph.shard import DIRECTIONS, Sends, Shard
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.store.base import Content
 from dorylax.store.places import LocalStorage, local_copies, open_storage

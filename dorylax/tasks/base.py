@@ -10,8 +10,7 @@ from typing import Any, Protocol, cast, final, runtime_checkable
 import numpy as np
 
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.program.model.base import Keywords, ModelParts, Tree
 
 

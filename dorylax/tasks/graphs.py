@@ -9,11 +9,10 @@ import numpy as np
 
 from dorylax.errors import InputError
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.labels import kind_of
 from dorylax.graph.many import GRAPH_OF
 from dorylax.graph.rows import all_rows
-from dorylax.graph.task_data import TaskData
 from dorylax.ops.readout import Readout, readout
 from dorylax.program.model.base import ModelParts
 from dorylax.tasks.base import Task, headed

@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Int32
 
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.link_splits import Links, LinkSplit, keys_of_links, link_split, pairs_without_links
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts
 from dorylax.tasks.base import Task, headed
 

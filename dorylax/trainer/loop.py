@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from dorylax.config.schema import TrainConfig
-from dorylax.graph.dataset import Dataset, arrays_of
+from dorylax.graph.dataset import Dataset, TaskData, arrays_of
 from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
-from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import Stopped, TrainingError, TrainResult

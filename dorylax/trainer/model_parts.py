@@ -12,8 +12,7 @@ from flax import linen, nnx
 from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
 from dorylax.program.model.function import name_of

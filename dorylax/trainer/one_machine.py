@@ -14,10 +14,9 @@ import numpy as np
 
 from dorylax.config.schema import SingleConfig
 from dorylax.errors import RunError
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.many import chosen_graphs
 from dorylax.graph.sharded_data import ShardedData, shapes_of
-from dorylax.graph.task_data import TaskData
 from dorylax.jax_internals import debugged
 from dorylax.machine import Limit
 from dorylax.program.jaxpr.errors import SplitError

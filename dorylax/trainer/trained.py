@@ -16,9 +16,8 @@ import numpy as np
 from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.features import checked_features, checked_inputs
-from dorylax.graph.task_data import TaskData
 from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree

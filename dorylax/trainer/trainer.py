@@ -20,10 +20,9 @@ import optax
 from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
-from dorylax.graph.dataset import Dataset, arrays_of
+from dorylax.graph.dataset import Dataset, TaskData, arrays_of
 from dorylax.graph.mapped import check_unchanged
 from dorylax.graph.sharded_data import ShardedData, shapes_of
-from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
@@ -31,8 +30,8 @@ from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.store.run_directory import RunDirectory, UserCode, held
+from dorylax.tasks import make_task
 from dorylax.tasks.base import Task
-from dorylax.tasks.catalogue import make_task
 from dorylax.tasks.vertices import VertexPrediction
 from dorylax.terminal.output import print_error
 from dorylax.terminal.session import is_interactive

@@ -13,9 +13,8 @@ from dorylax.errors import InputError
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.sharded_data import ShardedData, mask_counts
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer

@@ -19,9 +19,8 @@ from dorylax.config.schema import Order
 from dorylax.errors import InputError
 from dorylax.graph import partition
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.mapped import release
-from dorylax.graph.task_data import TaskData
 
 CACHE_BYTES = 32 * 2**20
 """Maximum bytes of features that count as fitting in the cache."""

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 
 from dorylax.graph.data_shape import describe_data
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.sharded_data import ShardedData
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts, Tree
 
 

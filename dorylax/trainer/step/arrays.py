@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.program.model.base import Keywords, Tree
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.trainer.model_parts import further_inputs

@@ -11,11 +11,9 @@ import jax.numpy as jnp
 
 from dorylax.errors import InputError
 from dorylax.graph.data_shape import AbstractData
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, TaskData
 from dorylax.graph.labels import kind_of
-from dorylax.graph.task_data import TaskData
-from dorylax.metrics.base import KINDS, Measure
-from dorylax.metrics.catalogue import MEASURES, check_metric
+from dorylax.metrics.catalogue import KINDS, MEASURES, Measure, check_metric
 from dorylax.program.model.base import ModelKindError
 from dorylax.program.model.loss import (
     absolute_error,

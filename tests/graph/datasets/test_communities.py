@@ -215,7 +215,7 @@ def test_labelled_vertices() -> None:
     assert (data.labels >= 0).sum() == 200
     assert (data.train_mask.sum(), data.val_mask.sum(), data.test_mask.sum()) == (120, 40, 40)
     assert np.array_equal(data.features, every.features)
-    assert communities.Communities("papers100m", {})._num_labelled == 1_546_782
+    assert communities.Options(size="papers100m").labelled == 1_546_782
     part = datasets.load("communities", size="papers100m", num_vertices=100_000, num_features=2)
     assert (part.labels >= 0).sum() == 1393  # as many in a hundred as there
 
@@ -223,24 +223,29 @@ def test_labelled_vertices() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": "huge"}, "communities has no size 'huge'"),
-        ({"size": "redit-small"}, "Did you mean 'reddit-small'"),
-        ({"num_vertexes": 5}, "no option 'num_vertexes'. Did you mean 'num_vertices'"),
-        ({"num_vertices": 1}, "num_vertices of communities must be ≥ 2, got 1"),
-        ({"num_vertices": 2**31}, "below 2³¹"),
-        ({"num_edges": 11}, "num_edges of communities must be even"),
+        ({"size": "huge"}, "communities.size must be one of tiny, small, .*, got 'huge'"),
+        ({"size": "redit-small"}, "did you mean reddit-small?"),
+        ({"num_vertexes": 5}, "unknown key 'communities.num_vertexes': did you mean communities.num_vertices?"),
+        ({"num_vertices": 1}, "communities.num_vertices must be ≥ 2 and < 2147483648, got 1"),
+        ({"num_vertices": 2**31}, "communities.num_vertices must be .* < 2147483648"),
+        ({"num_edges": 11}, "communities.num_edges must be even: each undirected edge counts twice, got 11"),
         ({"num_edges": 10, "average_degree": 2.0}, "not both"),
-        ({"average_degree": -1.0}, "average_degree of communities must be finite and ≥ 0, got -1"),
-        ({"num_classes": 2000}, "at most num_vertices, 1000"),
-        ({"num_classes": True}, "num_classes of communities must be an integer"),
-        ({"num_communities": 3}, "num_communities of communities must be ≥ 4, got 3"),
-        ({"num_communities": 1001}, "num_communities of communities must be at most num_vertices, 1000, got 1001"),
-        ({"num_labelled": 0}, "num_labelled of communities must be from 1 to num_vertices, 1000, got 0"),
-        ({"order": "given"}, "order of communities must be random or community, got .given."),
-        ({"homophily": 0.1}, "homophily of communities must be from 0.25 to 1, got 0.1"),
-        ({"signal": "much"}, "signal of communities must be a number, got 'much'"),
-        ({"degree_exponent": 1.0}, "degree_exponent"),
-        ({"seed": -1}, "seed of communities must be ≥ 0, got -1"),
+        ({"average_degree": -1.0}, "communities.average_degree must be ≥ 0, got -1"),
+        ({"average_degree": float("inf")}, "communities.average_degree must be finite, got inf"),
+        ({"num_classes": 2000}, "communities.num_classes must be at most num_vertices, 1000, got 2000"),
+        ({"num_classes": True}, "communities.num_classes must be a whole number ≥ 1, got true"),
+        (
+            {"num_communities": 3},
+            "communities.num_communities must be from num_classes, 4, to num_vertices, 1000, got 3",
+        ),
+        ({"num_communities": 1001}, "communities.num_communities must be from .* to num_vertices, 1000, got 1001"),
+        ({"num_labelled": 0}, "communities.num_labelled must be ≥ 1, got 0"),
+        ({"num_labelled": 1001}, "communities.num_labelled must be at most num_vertices, 1000, got 1001"),
+        ({"order": "given"}, "communities.order must be one of random, community, got 'given'"),
+        ({"homophily": 0.1}, "communities.homophily must be from 1/4, which is chance, to 1, got 0.1"),
+        ({"signal": "much"}, "communities.signal must be a number ≥ 0 and ≤ 1000000.0, got 'much'"),
+        ({"degree_exponent": 1.0}, "communities.degree_exponent must be ≥ 1.01"),
+        ({"seed": -1}, "communities.seed must be ≥ 0, got -1"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
@@ -362,8 +367,7 @@ def test_too_little_room_is_seen_before_anything_is_written(tmp_path: Path, monk
     [
         ("cora", "a", {}, "'cora' is not generated: only 'communities' is"),
         ("communities", "a.npz", {}, r"a\.npz ends in \.npz, and data sets are folders"),
-        ("communities", "a", {"size": "huge"}, "communities has no size 'huge'"),
-        ("communities", "a", {"seeds": 1}, "no option 'seeds'. Did you mean 'seed'"),
+        ("communities", "a", {"seeds": 1}, "unknown key 'communities.seeds': did you mean communities.seed"),
         ("communities", "a", {"memory": "4G"}, "memory: expected an amount of memory such as 4GiB, .*, got '4G'"),
     ],
 )
