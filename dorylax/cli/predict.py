@@ -46,7 +46,6 @@ def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool
     config, own = _config_of(path, **given)
 
     from dorylax.cli.predictions import by_class, mask_sizes, ranked, scores, write
-    from dorylax.graph.dataset import TaskData
     from dorylax.graph.sharded_data import ShardedData
     from dorylax.tasks import LinkPrediction, make_task
     from dorylax.trainer import Trainer, prepare_data
@@ -65,7 +64,7 @@ def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool
     places = ranked(trainer.rows(), dataset, task) if all_pairs and isinstance(task, LinkPrediction) else {}
     if out is not None:
         write(out, outputs, examples)
-    noun = examples.examples if isinstance(examples, TaskData) else "vertices"
+    noun = examples.examples
     if as_json:
         content = {
             "schema": 1,

@@ -6,6 +6,7 @@ Named data sets come from `dorylax.graph.datasets`; this module handles the arra
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike, fspath
@@ -35,7 +36,7 @@ from dorylax.graph.features import checked_features, inputs_of
 from dorylax.graph.from_libraries import Imported, Roles, by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
-from dorylax.graph.labels import Kind, Labels, checked_masks, labelled, named_labels, stored_labels
+from dorylax.graph.labels import Kind, Labels, checked_masks, kind_of, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import row_spans
@@ -80,6 +81,10 @@ class Dataset:
         edge_inputs: bool, int32 or float32 `[E, …]` under their names, those of the graph among them.
         class_names: Text `[C]`, or None.
         original_ids: Integers or UTF-8 bytes `[V]`, or None; `vertex_names` has them by row.
+        kind: Kind of the labels.
+        examples: "vertices", or the name of a task's examples, which labels and masks then have a row for (`of_examples`).
+        of_task: Names of those `vertex_inputs` that the task makes. A model with `**kwargs` does not receive them, because
+            they are missing in prediction.
 
     Raises:
         GraphError: An argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit
@@ -99,6 +104,9 @@ class Dataset:
     multilabel: bool
     class_names: np.ndarray | None
     original_ids: np.ndarray | None
+    kind: Kind = dataclasses.field(init=False)
+    examples: str = dataclasses.field(init=False)
+    of_task: tuple[str, ...] = dataclasses.field(init=False)
 
     def __init__(  # noqa: PLR0917  (a split is three masks, and stands in the middle)
         self,
@@ -147,8 +155,22 @@ class Dataset:
             original_ids=ids,
             vertex_inputs=vertex_inputs,
             edge_inputs=edge_inputs,
+            kind=kind_of(found.num_classes, multilabel=found.multilabel),
+            examples="vertices",
+            of_task=(),
             **masks,
         )
+
+    def of_examples(self, examples: str, **changes: Any) -> Dataset:
+        """The data of a task whose examples are not vertices.
+
+        Args:
+            examples: Name of the examples in messages, a plural.
+            changes: The attributes that differ, unchecked: labels and masks with a row per example, `kind`, `of_task`, ….
+        """
+        found = copy.copy(self)
+        found.__dict__.update(examples=examples, original_ids=None, **changes)
+        return found
 
     @property
     def num_features(self) -> int:
@@ -373,44 +395,12 @@ class Dataset:
         save_arrays(path, arrays | {f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()})
 
 
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class TaskData:
-    """A graph as a model sees it, and N examples that are no vertices.
-
-    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` map the examples
-    to vertices. `kind` is that of the labels, `examples` names an example in messages, and `of_task` names the vertex
-    inputs that the task makes: a model with `**kwargs` does not get them, because they are missing in prediction.
-    """
-
-    name: str
-    graph: Graph
-    features: np.ndarray
-    labels: np.ndarray
-    num_classes: int | None
-    train_mask: np.ndarray
-    val_mask: np.ndarray
-    test_mask: np.ndarray
-    vertex_inputs: Mapping[str, np.ndarray]
-    edge_inputs: Mapping[str, np.ndarray]
-    kind: Kind
-    examples: str
-    multilabel: bool = False
-    of_task: tuple[str, ...] = ()
-    class_names: np.ndarray | None = None
-
-    @property
-    def num_features(self) -> int:
-        """F, the width of the features."""
-        return int(self.features.shape[1])
-
-
-def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
+def arrays_of(data: Dataset) -> tuple[np.ndarray, ...]:
     """All arrays of a data set, of its graph those of in-edges."""
     rows = data.graph.incoming
     masks = (getattr(data, name) for name in MASKS)
     further = (*data.vertex_inputs.values(), *data.edge_inputs.values())
-    if isinstance(data, Dataset) and data.original_ids is not None:
+    if data.original_ids is not None:
         further = (*further, data.original_ids)
     return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
 

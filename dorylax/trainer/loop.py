@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from dorylax.config.schema import TrainConfig
-from dorylax.graph.dataset import Dataset, TaskData, arrays_of
+from dorylax.graph.dataset import Dataset, arrays_of
 from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.observers.base import Observer
@@ -51,7 +51,7 @@ class TrainingLoop:
 
     functions: StepFunctions
     parts: ModelParts
-    data: Dataset | TaskData | ShardedData
+    data: Dataset | ShardedData
     machine: OneMachine
     runner: EpochRunner
     train: TrainConfig

@@ -20,7 +20,7 @@ import optax
 from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
-from dorylax.graph.dataset import Dataset, TaskData, arrays_of
+from dorylax.graph.dataset import Dataset, arrays_of
 from dorylax.graph.mapped import check_unchanged
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.observers.base import Observer
@@ -208,7 +208,7 @@ class Trainer:
         check_stops(examples, self.options)
         check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data: Dataset | TaskData | ShardedData = examples
+        self.data: Dataset | ShardedData = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -598,7 +598,6 @@ class Trainer:
 
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
-        assert not isinstance(self.data, TaskData)  # `check_task` refuses a pipeline for those
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
         runner = PipelineRunner(
             self._parts,

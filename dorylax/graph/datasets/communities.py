@@ -41,7 +41,7 @@ DEFAULT_SIZE: SizeName = "small"
 
 # Memory while generating is about 4 bytes an edge and 4 a feature: 1.2 GB for reddit-small, 7 GB for reddit-large,
 # 14 GB for amazon (nearly all of it features), 26 GB for friendster, 75 GB for papers100m; `generate` does with 3 GB.
-SIZES: dict[SizeName, Size] = {
+SIZES: dict[str, Size] = {
     "tiny": Size(1_000, 10_000, 16, 4),
     "small": Size(20_000, 400_000, 64, 10),
     "medium": Size(200_000, 10_000_000, 128, 20),

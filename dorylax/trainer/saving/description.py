@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from dorylax.graph.data_shape import describe_data
-from dorylax.graph.dataset import Dataset, TaskData
+from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.program.model.base import ModelParts, Tree
 
@@ -16,7 +16,7 @@ from dorylax.program.model.base import ModelParts, Tree
 def describe_run(
     parts: ModelParts,
     opt_state: Tree,
-    data: Dataset | TaskData | ShardedData,
+    data: Dataset | ShardedData,
     *,
     seed: int,
     settings: Mapping[str, Any],
