@@ -296,7 +296,14 @@ class Dataset:
         Args:
             data: Data with an `edge_index`; column k is edge k.
             name: Name of the data set in reports.
-            roles: `Roles`; by default `features="x"` and `labels="y"`. Values of the whole graph must be ignored.
+            roles: Keywords that say which values have which role:
+                `features`: Name of a value per node ("x"), a list of names (columns side by side), or an array; None: all
+                other values per node.
+                `labels`: Name ("y"), names or array as for `features`; None for no labels.
+                `num_classes`, `multilabel`: As in `Dataset`.
+                `split`: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
+                `split_seed`: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
+                `ignore`: Names to skip. Values of the whole graph must be among them.
 
         Raises:
             GraphError: A value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
@@ -348,8 +355,8 @@ class Dataset:
                 are row numbers.
             source: A column of `edges`.
             target: A column of `edges`.
-            roles: `Roles`, by columns of `vertices`, and columns of either table to ignore. By default `labels="label"`,
-                and all others are features.
+            roles: As for `from_pyg`, by columns of `vertices`, and columns of either table to ignore. By default
+                `labels="label"`, and all others are features.
 
         Raises:
             GraphError: There is no such column, an edge names no vertex, or as `from_pyg`.

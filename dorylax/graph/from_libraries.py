@@ -273,18 +273,7 @@ def scipy_sparse(kind: type[AnyGraph], adjacency: Any, weight: str | None, *, ed
 
 
 class Roles(TypedDict, total=False):
-    """The roles of an object's values in a data set: keywords of `Dataset.from_pyg` and the other readers.
-
-    Attributes:
-        features: Name of a value per vertex, a list of names (columns side by side), or an array; None: all other values
-            per vertex.
-        labels: Name, names or array as for `features`; None for no labels.
-        num_classes: As in `Dataset`.
-        multilabel: As in `Dataset`.
-        split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
-        split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
-        ignore: Names to skip.
-    """
+    """The roles of an object's values in a data set, as `Dataset.from_pyg` describes them."""
 
     features: Any
     labels: Any
