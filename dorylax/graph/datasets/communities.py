@@ -241,8 +241,7 @@ class Communities:
 
     def bytes_in_parts(self, threads: int) -> int:
         """Peak memory of drawing the parts one after another by so many threads, with rows and features taken away."""
-        options = self.options
-        working = working_bytes(self.shape, threads, options.degree_exponent, options.communities, options.order)
+        working = working_bytes(self.shape, threads, self.options)
         return max(working._replace(labels=working.labels + (4 + 3) * self.shape.num_vertices))
 
     @cached_property
@@ -319,18 +318,13 @@ class Working(NamedTuple):
     labels: int
 
 
-def working_bytes(
-    shape: Size,
-    threads: int,
-    exponent: float = 2.5,
-    num_communities: int | None = None,
-    order: Literal["random", "community"] = "random",
-) -> Working:
-    """Estimate the memory of drawing by so many threads without the result; by default as many communities as classes."""
-    V, K = shape.num_vertices, num_communities or shape.num_classes
+def working_bytes(shape: Size, threads: int, options: Options | None = None) -> Working:
+    """Estimate the memory of drawing by so many threads without the result; by default for the usual options."""
+    options = Options() if options is None else options
+    V, K = shape.num_vertices, options.num_communities or shape.num_classes
     communities = np.min_scalar_type(K - 1).itemsize * V
-    groups = 1 + (K if order == "random" else min(K, 2))
-    drawing = drawing_bytes(V, shape.num_edges, exponent, groups=groups, threads=threads)
+    groups = 1 + (K if options.order == "random" else min(K, 2))
+    drawing = drawing_bytes(V, shape.num_edges, options.degree_exponent, groups=groups, threads=threads)
     return Working(
         communities + 2 * V + drawing,  # 2: propensities
         # A block for each thread, with its centroids, and the one that is taken.
