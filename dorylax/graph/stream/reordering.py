@@ -36,8 +36,8 @@ from dorylax.graph.array_names import (
     read_order,
 )
 from dorylax.graph.build import rows_are_sorted
+from dorylax.graph.partition.locality import communities_within, order_of
 from dorylax.graph.partition.metis import give_back_heap
-from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import MAX_EDGE_IDS, SPAN, edge_ids_fit, inverse_permutation, spans
 from dorylax.graph.stored import StoredArrays

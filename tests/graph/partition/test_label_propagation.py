@@ -10,9 +10,9 @@ from support.graphs import ends, messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
-from dorylax.graph.partition import label_propagation, locality, locality_order, streamed_communities
-from dorylax.graph.partition.streamed_communities import communities_within
-from dorylax.graph.partition.streamed_communities import streamed_communities as find
+from dorylax.graph.partition import label_propagation, locality, locality_order
+from dorylax.graph.partition.locality import communities_within
+from dorylax.graph.partition.locality import streamed_communities as find
 from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.validate import GraphError
 
@@ -21,7 +21,7 @@ from dorylax.graph.validate import GraphError
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are contracted too, and blocks of rows are many."""
     monkeypatch.setattr(label_propagation, "COARSE", 300)
-    monkeypatch.setattr(streamed_communities, "ENTRIES", 1 << 14)
+    monkeypatch.setattr(locality, "ENTRIES", 1 << 14)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def rows_of(graph: Graph) -> EdgeRows:
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("held", [16, 100_000], ids=["one level", "levels on disk"])
 def test_nearly_as_good_as_in_memory(graph: Graph, tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_communities, "_HELD_HEAVIEST", held)
+    monkeypatch.setattr(locality, "_HELD_HEAVIEST", held)
     metis, ours = locality.communities(graph), find(rows_of(graph), tmp_path, ROOM)
     assert ours.dtype == np.int32
     assert _inside(graph, ours) > 0.85 * _inside(graph, metis)
@@ -112,7 +112,7 @@ def test_with_room_for_the_sample_it_is_cut_in_memory(
     labels = communities_within(rows_of(graph), tmp_path, 2**30, lambda *words: told.append(words))
     assert _inside(graph, labels) > 0.95 * _inside(graph, locality.communities(graph))
     assert told[-1] == (graph.num_edges, graph.num_edges)
-    monkeypatch.setattr(streamed_communities, "IN_MEMORY_BYTES_PER_VERTEX", ROOM // 20_000 + 1)
+    monkeypatch.setattr(locality, "IN_MEMORY_BYTES_PER_VERTEX", ROOM // 20_000 + 1)
     streamed = communities_within(rows_of(graph), tmp_path, ROOM)
     np.testing.assert_array_equal(streamed, find(rows_of(graph), tmp_path, ROOM))
     assert not np.array_equal(streamed, labels)
