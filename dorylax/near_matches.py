@@ -43,10 +43,3 @@ def choose(found: Iterable[str], choices: Iterable[str]) -> str:
     if found := list(found):
         return f"did you mean {' or '.join(found)}?"
     return f"choose from {', '.join(choices)}"
-
-
-def unknown_name(value: object, choices: Iterable[str]) -> str:
-    """The end of an error about a name that is unknown: near matches (` Did you mean …?`), then all choices."""
-    names = list(choices)
-    found = " or ".join(map(repr, close(value, names)))
-    return f"{f' Did you mean {found}?' if found else ''} There are: {', '.join(names)}"

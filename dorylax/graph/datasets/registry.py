@@ -24,7 +24,7 @@ from dorylax.graph.labels import Labels
 from dorylax.graph.manifest import is_array_folder, is_data_path
 from dorylax.graph.splits import chosen_masks
 from dorylax.graph.validate import GraphError
-from dorylax.near_matches import unknown_name
+from dorylax.near_matches import did_you_mean
 from dorylax.settings.byte_sizes import parse_bytes
 
 _LOG = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def load(
             raise InputError(
                 f"{name} is no data set: Dataset.save and dorylax import write folders with a manifest.json"
             )
-        raise InputError(f"there is no data set {name!r}.{_hint(name)}{unknown_name(name, names())}")
+        raise InputError(f"there is no data set {name!r}: {_hint(name) or did_you_mean(name, names())}")
     return _load_published(PUBLISHED[name], split_seed, verify=verify)
 
 
@@ -257,5 +257,5 @@ def _local() -> dict[str, Path]:
 def _hint(name: str) -> str:
     start, _, size = name.replace(":", "-").replace("_", "-").partition("-")
     if start == communities.NAME and size in communities.SIZES:
-        return f" For that size: load({communities.NAME!r}, size={size!r})."
+        return f"for that size, load({communities.NAME!r}, size={size!r})"
     return ""
