@@ -51,7 +51,7 @@ from dorylax.config import RunConfig
 from dorylax.observers.progress import describe_summary
 from dorylax.trainer.step.objective import Objective
 class Data:
-    num_classes, multilabel = 3, True
+    num_classes, multilabel, kind = 3, True, "several"
 objective = Objective.of(None, Data(), RunConfig.resolve({"train.metric": "jaccard"}).train.metric)
 assert objective.score(np.array([[1, 1, 2]]), 0) == 0.25
 assert "test Jaccard index 25.0 %" in describe_summary({"test_score": 0.25, "metric": objective.metric})

@@ -234,7 +234,7 @@ def fetch(words: Sequence[str]) -> int:
     import click
 
     from dorylax.graph.datasets import download
-    from dorylax.graph.datasets.base import Source
+    from dorylax.graph.datasets.download import Source
     from dorylax.terminal.run import run
 
     os.environ["DORYLAX_CACHE"] = str(Path("cache").absolute())

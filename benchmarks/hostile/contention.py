@@ -39,7 +39,7 @@ def ready() -> None:
 def fetch(url: str) -> str:
     """Gets a published file into the cache, in chunks that are smaller than it."""
     from dorylax.graph.datasets import download
-    from dorylax.graph.datasets.base import Source
+    from dorylax.graph.datasets.download import Source
 
     download._CHUNK = len(_BODY) // _CHUNKS
     (path,) = download.fetch("thing", [Source("things/thing.bin", url, _BODY_SHA256)]).values()

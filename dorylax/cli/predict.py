@@ -47,9 +47,7 @@ def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool
 
     from dorylax.cli.predictions import by_class, mask_sizes, ranked, scores, write
     from dorylax.graph.sharded_data import ShardedData
-    from dorylax.graph.task_data import TaskData
-    from dorylax.tasks import LinkPrediction
-    from dorylax.tasks.catalogue import make_task
+    from dorylax.tasks import LinkPrediction, make_task
     from dorylax.trainer import Trainer, prepare_data
     from dorylax.trainer.saving.run_files import trained_labels
     from dorylax.trainer.step.objective import Objective
@@ -66,7 +64,7 @@ def predict(*, folder: Path, seed: int | None, out: Path | None, all_pairs: bool
     places = ranked(trainer.rows(), dataset, task) if all_pairs and isinstance(task, LinkPrediction) else {}
     if out is not None:
         write(out, outputs, examples)
-    noun = examples.examples if isinstance(examples, TaskData) else "vertices"
+    noun = examples.examples
     if as_json:
         content = {
             "schema": 1,

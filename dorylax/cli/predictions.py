@@ -17,7 +17,6 @@ from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import labelled
 from dorylax.graph.reorder import user_order
-from dorylax.graph.task_data import TaskData
 from dorylax.store.durable import write_file
 from dorylax.tasks import LinkPrediction
 from dorylax.tasks.all_pairs import rank_among_all
@@ -27,12 +26,12 @@ _ROWS = 1 << 20
 _MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
-def mask_sizes(data: Dataset | TaskData) -> dict[str, int]:
+def mask_sizes(data: Dataset) -> dict[str, int]:
     """Return the number of examples in each mask."""
     return {name: int(getattr(data, mask).sum()) for name, mask in _MASKS.items()}
 
 
-def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) -> dict[str, float | None]:
+def scores(outputs: np.ndarray, data: Dataset, objective: Objective) -> dict[str, float | None]:
     """Return the metric by mask; None for an empty mask.
 
     Rows are summed in blocks, since the outputs of a large graph may be on disk.
@@ -49,7 +48,7 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
     return {name: objective.score(total, number) if mask.any() else None for number, (name, mask) in numbered}
 
 
-def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, int | float]]:
+def by_class(outputs: np.ndarray, data: Dataset) -> dict[str, dict[str, int | float]]:
     """Return class name → the number of test examples of the class and the share predicted right.
 
     It is empty for data without class names and for multi-label data.
@@ -84,12 +83,12 @@ def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, d
     return found
 
 
-def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
+def write(path: Path, outputs: np.ndarray, data: Dataset) -> None:
     """Write the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
 
     Rows are in the user's order of vertices, for any memory order of the data. Names of vertices and classes are included.
     """
-    rows, ids = (user_order(data.graph), data.original_ids) if isinstance(data, Dataset) else (None, None)
+    rows, ids = (user_order(data.graph), data.original_ids) if data.examples == "vertices" else (None, None)
     if data.num_classes is None:
         predictions = outputs.reshape(data.labels.shape)
     else:
@@ -118,14 +117,14 @@ def _write_npz(
 
 
 def _write_csv(
-    file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData, ids: np.ndarray | None, order: np.ndarray | None
+    file: BinaryIO, predictions: np.ndarray, data: Dataset, ids: np.ndarray | None, order: np.ndarray | None
 ) -> None:
     """Write a row per example. Several numbers are separated by spaces, names of several classes by semicolons.
 
     The label of an unlabelled example is empty if classes have names or no example has a label.
     """
     known = labelled(data.labels).any()
-    noun = data.examples.removesuffix("s") if isinstance(data, TaskData) else "vertex"
+    noun = "vertex" if data.examples == "vertices" else data.examples.removesuffix("s")
     stream = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((noun, "prediction", "label", "split"))
@@ -146,7 +145,7 @@ def _blocks(count: int, order: np.ndarray | None) -> Iterator[np.ndarray | slice
         yield part if order is None else order[part]
 
 
-def _shown(value: Any, data: Dataset | TaskData) -> str:
+def _shown(value: Any, data: Dataset) -> str:
     names = data.class_names
     if np.ndim(value):
         several = np.flatnonzero(value) if data.multilabel else value

@@ -20,9 +20,8 @@ from dorylax.graph.datasets.registry import stored_path
 from dorylax.graph.edge_rows import EdgeRows, Source
 from dorylax.graph.mapped import resident_within
 from dorylax.graph.partition.layout import Layout
-from dorylax.graph.partition.locality import communities
+from dorylax.graph.partition.locality import communities, communities_within
 from dorylax.graph.partition.partitioners import Method
-from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.reordering import stored_bytes, write_in_order
 from dorylax.graph.stored import open_arrays
 from dorylax.graph.validate import check_disk, gibibytes

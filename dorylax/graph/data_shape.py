@@ -15,9 +15,19 @@ from dorylax.aligned import ALIGNMENT
 from dorylax.graph.compressed import Adjacency, SelfLoops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
+from dorylax.graph.labels import Kind, kind_of
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.rows import BySlot, edge_ids_fit
-from dorylax.graph.task_data import TaskData
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """V vertices, E directed edges, F features and C classes of a data set."""
+
+    num_vertices: int
+    num_edges: int
+    num_features: int
+    num_classes: int
 
 
 class AbstractData(NamedTuple):
@@ -31,6 +41,12 @@ class AbstractData(NamedTuple):
     multilabel: bool
     vertex_inputs: Mapping[str, Any]
     edge_inputs: Mapping[str, Any]
+    of_task: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the labels."""
+        return kind_of(self.num_classes, multilabel=self.multilabel)
 
 
 Origin = Literal["generated", "archive", "published"]
@@ -205,7 +221,7 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
 _SAMPLE_BYTES = 2**20
 
 
-def describe_data(data: Dataset | TaskData) -> dict[str, Any]:
+def describe_data(data: Dataset) -> dict[str, Any]:
     """Sizes and digests, as JSON values; `inputs` holds those of further inputs."""
     split = hashlib.sha256()
     for array in (data.labels, data.train_mask, data.val_mask, data.test_mask):

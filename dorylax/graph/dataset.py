@@ -6,12 +6,13 @@ Named data sets come from `dorylax.graph.datasets`; this module handles the arra
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from dorylax.graph.array_names import CLASS_NAMES, MASKS, ORIGINAL_IDS, VERTEX_P
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features, inputs_of
-from dorylax.graph.from_libraries import by_role, names_in
+from dorylax.graph.from_libraries import Imported, Roles, by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import (
     check_names,
@@ -33,13 +34,12 @@ from dorylax.graph.graph_arrays import (
     save_arrays,
     vertex_names,
 )
-from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
+from dorylax.graph.labels import Kind, Labels, checked_masks, kind_of, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import row_spans
 from dorylax.graph.splits import Split, chosen_masks
 from dorylax.graph.stored import open_arrays
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_printable
 
 
@@ -80,6 +80,10 @@ class Dataset:
         edge_inputs: bool, int32 or float32 `[E, …]` under their names, those of the graph among them.
         class_names: Text `[C]`, or None.
         original_ids: Integers or UTF-8 bytes `[V]`, or None; `vertex_names` has them by row.
+        kind: Kind of the labels.
+        examples: "vertices", or the name of a task's examples, which labels and masks then have a row for (`of_examples`).
+        of_task: Names of those `vertex_inputs` that the task makes. A model with `**kwargs` does not receive them, because
+            they are missing in prediction.
 
     Raises:
         GraphError: An argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit
@@ -99,6 +103,9 @@ class Dataset:
     multilabel: bool
     class_names: np.ndarray | None
     original_ids: np.ndarray | None
+    kind: Kind = dataclasses.field(init=False)
+    examples: str = dataclasses.field(init=False)
+    of_task: tuple[str, ...] = dataclasses.field(init=False)
 
     def __init__(  # noqa: PLR0917  (a split is three masks, and stands in the middle)
         self,
@@ -147,8 +154,22 @@ class Dataset:
             original_ids=ids,
             vertex_inputs=vertex_inputs,
             edge_inputs=edge_inputs,
+            kind=kind_of(found.num_classes, multilabel=found.multilabel),
+            examples="vertices",
+            of_task=(),
             **masks,
         )
+
+    def of_examples(self, examples: str, **changes: Any) -> Dataset:
+        """The data of a task whose examples are not vertices.
+
+        Args:
+            examples: Name of the examples in messages, a plural.
+            changes: The attributes that differ, unchecked: labels and masks with a row per example, `kind`, `of_task`, ….
+        """
+        found = copy.copy(self)
+        found.__dict__.update(examples=examples, original_ids=None, **changes)
+        return found
 
     @property
     def num_features(self) -> int:
@@ -266,18 +287,7 @@ class Dataset:
     from_npz = from_folder  # the name for old archives, for one release
 
     @staticmethod
-    def from_pyg(
-        data: Any,
-        name: str = "pyg",
-        *,
-        features: Any = "x",
-        labels: Any = "y",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
-    ) -> Dataset:
+    def from_pyg(data: Any, name: str = "pyg", **roles: Unpack[Roles]) -> Dataset:
         """Of a homogeneous `torch_geometric.data.Data`.
 
         Its masks are masks. Other values per node become `vertex_inputs`, and values per edge `edge_inputs`.
@@ -285,58 +295,43 @@ class Dataset:
         Args:
             data: Data with an `edge_index`; column k is edge k.
             name: Name of the data set in reports.
-            features: Name of a value per node, a list of names (columns side by side), or an array; None: all other
-                values per node.
-            labels: Name, names or array as for `features`; None for no labels.
-            num_classes: As in `Dataset`.
-            multilabel: As in `Dataset`.
-            split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
-            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
-            ignore: Names to skip. Values of the whole graph must be among them.
+            roles: Keywords that say which values have which role:
+                `features`: Name of a value per node ("x"), a list of names (columns side by side), or an array; None: all
+                other values per node.
+                `labels`: Name ("y"), names or array as for `features`; None for no labels.
+                `num_classes`, `multilabel`: As in `Dataset`.
+                `split`: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
+                `split_seed`: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
+                `ignore`: Names to skip. Values of the whole graph must be among them.
 
         Raises:
             GraphError: A value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        read = from_libraries.pyg(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        chosen: Roles = {"features": "x", "labels": "y", **roles}
+        per_node = (*names_in(chosen["features"]), *names_in(chosen["labels"]))
+        read = from_libraries.pyg(Graph, data, ignore=roles.get("ignore", ()), per_node=per_node)
+        return _of_roles(name, read, chosen)
 
     @staticmethod
-    def from_dgl(
-        graph: Any,
-        name: str = "dgl",
-        *,
-        features: Any = "feat",
-        labels: Any = "label",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
-    ) -> Dataset:
-        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
-        read = from_libraries.dgl(Graph, graph, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+    def from_dgl(graph: Any, name: str = "dgl", **roles: Unpack[Roles]) -> Dataset:
+        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`.
+
+        By default `features="feat"` and `labels="label"`.
+        """
+        read = from_libraries.dgl(Graph, graph, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"features": "feat", "labels": "label", **roles})
 
     @staticmethod
     def from_networkx(
-        graph: Any,
-        name: str = "networkx",
-        *,
-        features: Any = None,
-        labels: Any = "label",
-        nodes: Sequence[Hashable] | None = None,
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[str] = (),
+        graph: Any, name: str = "networkx", *, nodes: Sequence[Hashable] | None = None, **roles: Unpack[Roles]
     ) -> Dataset:
         """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
 
-        Other arguments and errors as in `from_pyg`. Nodes other than 0 … V-1 become `original_ids`.
+        Other arguments and errors as in `from_pyg`; by default all attributes of nodes but `labels="label"` are features.
+        Nodes other than 0 … V-1 become `original_ids`.
         """
-        read = from_libraries.networkx(Graph, graph, nodes, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        read = from_libraries.networkx(Graph, graph, nodes, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"labels": "label", **roles})
 
     @staticmethod
     def from_dataframes(
@@ -344,16 +339,10 @@ class Dataset:
         edges: Any,
         name: str = "dataframes",
         *,
-        features: Any = None,
-        labels: Any = "label",
         key: Hashable = None,
         source: Hashable = "source",
         target: Hashable = "target",
-        num_classes: int | None = None,
-        multilabel: bool | None = None,
-        split: int | None = None,
-        split_seed: int = 0,
-        ignore: Collection[Hashable] = (),
+        **roles: Unpack[Roles],
     ) -> Dataset:
         """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
 
@@ -361,24 +350,19 @@ class Dataset:
             vertices: V rows.
             edges: E rows; row k is edge k.
             name: Name of the data set in reports.
-            features: Columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are
-                features.
-            labels: A column of `vertices`; None: there are none.
             key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
                 are row numbers.
             source: A column of `edges`.
             target: A column of `edges`.
-            num_classes: As in `Dataset`.
-            multilabel: As in `Dataset`.
-            split: As in `from_pyg`.
-            split_seed: As in `from_pyg`.
-            ignore: Columns of either table to skip.
+            roles: As for `from_pyg`, by columns of `vertices`, and columns of either table to ignore. By default
+                `labels="label"`, and all others are features.
 
         Raises:
             GraphError: There is no such column, an edge names no vertex, or as `from_pyg`.
         """
-        read = from_libraries.dataframes(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
-        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
+        options = {"key": key, "source": source, "target": target}
+        read = from_libraries.dataframes(Graph, vertices, edges, **options, ignore=roles.get("ignore", ()))
+        return _of_roles(name, read, {"labels": "label", **roles})
 
     def __repr__(self) -> str:
         graph, kinds = self.graph, self.num_classes
@@ -417,14 +401,18 @@ class Dataset:
         save_arrays(path, arrays | {f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()})
 
 
-def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
+def arrays_of(data: Dataset) -> tuple[np.ndarray, ...]:
     """All arrays of a data set, of its graph those of in-edges."""
     rows = data.graph.incoming
     masks = (getattr(data, name) for name in MASKS)
     further = (*data.vertex_inputs.values(), *data.edge_inputs.values())
-    if isinstance(data, Dataset) and data.original_ids is not None:
+    if data.original_ids is not None:
         further = (*further, data.original_ids)
     return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
+
+
+def _of_roles(name: str, read: Imported[Graph], roles: Roles) -> Dataset:
+    return Dataset(**by_role(name, read, **roles))
 
 
 def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

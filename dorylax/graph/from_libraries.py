@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, final
+from typing import Any, Generic, TypedDict, final
 
 import numpy as np
 
@@ -272,22 +272,31 @@ def scipy_sparse(kind: type[AnyGraph], adjacency: Any, weight: str | None, *, ed
     return from_pairs(kind, entries.row, entries.col, ("adjacency.row", "adjacency.col"), entries.shape[0], **known)
 
 
-def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
+class Roles(TypedDict, total=False):
+    """The roles of an object's values in a data set, as `Dataset.from_pyg` describes them."""
+
+    features: Any
+    labels: Any
+    num_classes: int | None
+    multilabel: bool | None
+    split: int | None
+    split_seed: int
+    ignore: Collection[Any]
+
+
+def by_role(
     name: str,
     imported: Imported[AnyGraph],
-    ignore: Collection[Hashable] = (),
+    *,
     features: Any = None,
     labels: Any = None,
     num_classes: int | None = None,
     multilabel: bool | None = None,
     split: int | None = None,
     split_seed: int = 0,
+    ignore: Collection[Hashable] = (),
 ) -> dict[str, Any]:
-    """The arguments of `Dataset` for an imported object: features, labels, masks, and further inputs.
-
-    Values named as `MASKS` are its masks. `features` and `labels` are a name of a value per vertex, a list of names
-    (columns side by side), or an array; `features` None stands for all values other than labels and masks. Other arguments
-    are those of `Dataset.from_pyg`.
+    """The arguments of `Dataset` for an imported object, whose values have these `Roles`: masks are those named as `MASKS`.
 
     Raises a GraphError if a name is unknown, or a value belongs to no vertex or cannot be a further input.
     """

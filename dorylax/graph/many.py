@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.labels import as_mask
 from dorylax.graph.rows import all_rows
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.transform import closed_part
 from dorylax.graph.validate import GraphError, check_length
 
@@ -99,13 +97,13 @@ def merge_graphs(
     )
 
 
-def chosen_graphs(data: TaskData, chosen: Bool[np.ndarray, " G"]) -> TaskData:
+def chosen_graphs(data: Dataset, chosen: Bool[np.ndarray, " G"]) -> Dataset:
     """The vertices and edges of some graphs alone; all graphs keep their numbers, labels and masks."""
     keep = chosen[data.vertex_inputs[GRAPH_OF]]
     graph, places = closed_part(data.graph, keep)
     vertex_inputs = {name: values[keep] for name, values in data.vertex_inputs.items()}
-    return dataclasses.replace(
-        data,
+    return data.of_examples(
+        data.examples,
         graph=graph.with_graphs(vertex_inputs[GRAPH_OF], len(chosen)),
         features=data.features[keep],
         vertex_inputs=vertex_inputs,

@@ -34,8 +34,8 @@ from dorylax.graph.array_names import (
 from dorylax.graph.build import rows_are_sorted
 from dorylax.graph.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
 from dorylax.graph.graph_arrays import check_names, edge_names, read_features, read_order
+from dorylax.graph.partition.locality import communities_within, order_of
 from dorylax.graph.partition.metis import give_back_heap
-from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import MAX_EDGE_IDS, SPAN, edge_ids_fit, inverse_permutation, spans
 from dorylax.graph.stored import StoredArrays, open_arrays

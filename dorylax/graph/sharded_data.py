@@ -25,7 +25,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, final
 
 import jax
 import numpy as np
@@ -41,7 +41,6 @@ from dorylax.graph.manifest import DIGEST, SUMMARY, digest, signed_json
 from dorylax.graph.mapped import State, check_state, state_of
 from dorylax.graph.shard import DIRECTIONS, Sends, Shard
 from dorylax.graph.stored import StoredArrays, open_arrays
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.store.base import Content
 from dorylax.store.places import LocalStorage, local_copies, open_storage
@@ -49,8 +48,6 @@ from dorylax.store.places import LocalStorage, local_copies, open_storage
 _ROWS = "row_"
 _AGAIN = "make the partition again (dorylax partition)"
 Masks = tuple[int, int, int]
-
-D = TypeVar("D", bound=Dataset | TaskData)
 
 
 @final
@@ -222,12 +219,12 @@ class ShardedData:
         return homes_of(self.summary.shards)
 
 
-def shapes_of(data: D | ShardedData) -> D | AbstractData:
+def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
     """The data itself, or abstract data in the place of sharded data."""
     return data.abstract if isinstance(data, ShardedData) else data
 
 
-def mask_counts(data: Dataset | TaskData | ShardedData) -> Masks:
+def mask_counts(data: Dataset | ShardedData) -> Masks:
     """How many vertices of a data set train, validate and test."""
     if isinstance(data, ShardedData):
         return data.summary.masks

@@ -12,8 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 
-from dorylax.graph.data_shape import DataShape
-from dorylax.graph.datasets.base import Size
+from dorylax.graph.data_shape import DataShape, Size
 from dorylax.graph.datasets.communities import working_bytes
 from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.graph.rows import SPAN

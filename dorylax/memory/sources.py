@@ -11,9 +11,8 @@ import numpy as np
 
 from dorylax.config.schema import DataConfig
 from dorylax.graph.array_names import EDGE_IDS, MASKS, ORDER
-from dorylax.graph.data_shape import DataShape, InputShape
+from dorylax.graph.data_shape import DataShape, InputShape, Size
 from dorylax.graph.datasets import communities
-from dorylax.graph.datasets.base import Size
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.datasets.registry import is_cached, stored_path
 from dorylax.graph.features import held_dtype

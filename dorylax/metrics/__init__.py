@@ -1,1 +1,1 @@
-"""Computation of metrics: the contract in `base`, a file for each kind, and all names in `catalogue`."""
+"""Computation of metrics: all of them by name in `catalogue`, their sums over rows in `evaluation`."""

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.link_splits import Links
-from dorylax.metrics.ranking import ranks_among
+from dorylax.metrics.catalogue import ranks_among
 from dorylax.tasks.links import Decoder, dot_product
 
 

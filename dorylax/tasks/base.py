@@ -11,7 +11,6 @@ import numpy as np
 
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import Keywords, ModelParts, Tree
 
 
@@ -22,7 +21,7 @@ class Task(ABC):
     """Whether examples are vertices, so that the data set needs no conversion."""
 
     @abstractmethod
-    def prepare(self, data: Dataset) -> Dataset | TaskData:
+    def prepare(self, data: Dataset) -> Dataset:
         """Return the examples of a data set.
 
         Raises:
@@ -33,7 +32,7 @@ class Task(ABC):
     def outputs(self, data: Dataset | AbstractData) -> int:
         """Return the width of the model's row of a vertex."""
 
-    def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
+    def wrap(self, parts: ModelParts, data: Dataset) -> ModelParts:  # noqa: ARG002
         """Return the model with a row per example instead of one per vertex."""
         return parts
 
@@ -44,7 +43,7 @@ class Task(ABC):
         shown = {name: getattr(value, "__qualname__", value) for name, value in fields.items()}
         return {"name": type(self).__name__, **shown}
 
-    def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
+    def redraw(self, data: Dataset, seed: int, epoch: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
         """Return name → array for the model inputs that change in this epoch; equal seeds and epochs give equal inputs."""
         return {}
 
@@ -108,7 +107,7 @@ def headed(parts: ModelParts, head: Head, *, apart: Collection[str] = ()) -> Mod
     Args:
         parts: The model.
         head: The head.
-        apart: Inputs of the head that a model receives only if its signature names them (`TaskData.of_task`).
+        apart: Inputs of the head that a model receives only if its signature names them (`Dataset.of_task`).
     """
     taken = parts.keywords
     keywords = Keywords((*taken.names, *head.names), (*taken.required, *head.names), taken.any)

@@ -10,10 +10,8 @@ import numpy as np
 from dorylax.errors import InputError
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.labels import kind_of
 from dorylax.graph.many import GRAPH_OF
 from dorylax.graph.rows import all_rows
-from dorylax.graph.task_data import TaskData
 from dorylax.ops.readout import Readout, readout
 from dorylax.program.model.base import ModelParts
 from dorylax.tasks.base import Task, headed
@@ -36,7 +34,7 @@ class GraphPrediction(Task):
     readout: Readout = "mean"
     of: Labelled | None = None
 
-    def prepare(self, data: Dataset) -> TaskData:
+    def prepare(self, data: Dataset) -> Dataset:
         """Return data with labels and masks per graph.
 
         Raises:
@@ -62,25 +60,14 @@ class GraphPrediction(Task):
         for name, values in rows.items():
             if not np.array_equal(values[first][graph_of], values):
                 raise InputError(f"{name} must be the same at all vertices of a graph, as they are the graph's")
-        return TaskData(
-            data.name,
-            data.graph.with_graphs(graph_of, len(first)),
-            data.features,
-            num_classes=data.num_classes,
-            vertex_inputs=data.vertex_inputs,
-            edge_inputs=data.edge_inputs,
-            kind=kind_of(data.num_classes, multilabel=data.multilabel),
-            examples="graphs",
-            multilabel=data.multilabel,
-            class_names=data.class_names,
-            **{name: values[first] for name, values in rows.items()},
-        )
+        rows = {name: values[first] for name, values in rows.items()}
+        return data.of_examples("graphs", graph=data.graph.with_graphs(graph_of, len(first)), **rows)
 
     def outputs(self, data: Dataset | AbstractData) -> int:
         """Return C classes, or T targets."""
         return width_of(data)
 
-    def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:
+    def wrap(self, parts: ModelParts, data: Dataset) -> ModelParts:
         """Return the model followed by the readout."""
         return headed(parts, _Readout(self.readout, len(data.labels)))
 

@@ -14,10 +14,10 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Array, Float, Int, Int32
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.link_splits import Links, LinkSplit, keys_of_links, link_split, pairs_without_links
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts
 from dorylax.tasks.base import Task, headed
 
@@ -68,44 +68,41 @@ class LinkPrediction(Task):
         fractions = (1 - self.val_fraction - self.test_fraction, self.val_fraction, self.test_fraction)
         return link_split(data.graph, self.seed, fractions, apart=self.apart, negatives=self.negative_ratio)
 
-    def prepare(self, data: Dataset) -> TaskData:
+    def prepare(self, data: Dataset) -> Dataset:
         """Return pairs for training, validation and test, in this order, each with its links first."""
         split = self.split(data)
         parts = (split.train, split.val, split.test)
         sizes = [len(part.labels) for part in parts]
         part_of = np.repeat(np.arange(3), sizes)
-        train, val, test = (part_of == number for number in range(3))
-        found = TaskData(
-            data.name,
-            split.graph,
-            data.features,
-            np.concatenate([part.labels for part in parts]),
-            None,
-            train,
-            val,
-            test,
-            {**data.vertex_inputs, _PAIRS: np.concatenate([_pairs(part) for part in parts])},
-            {name: array[_places(data, split)] for name, array in data.edge_inputs.items()},
+        found = data.of_examples(
             "pairs",
-            "pairs",
+            kind="pairs",
+            graph=split.graph,
+            labels=np.concatenate([part.labels for part in parts]),
+            num_classes=None,
+            multilabel=False,
+            class_names=None,
+            **{name: part_of == number for number, name in enumerate(MASKS)},
+            vertex_inputs={**data.vertex_inputs, _PAIRS: np.concatenate([_pairs(part) for part in parts])},
+            edge_inputs={name: array[_places(data, split)] for name, array in data.edge_inputs.items()},
             of_task=(_PAIRS,),
         )
         first = self._drawn(found, 0, 0)  # so that training pairs are drawn in the same way if `redrawn` is False
-        return dataclasses.replace(found, vertex_inputs={**found.vertex_inputs, **first})
+        return found.of_examples("pairs", vertex_inputs={**found.vertex_inputs, **first})
 
     def outputs(self, data: Dataset | AbstractData) -> int:  # noqa: ARG002
         """Return the width of a row."""
         return self.embedding
 
-    def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
+    def wrap(self, parts: ModelParts, data: Dataset) -> ModelParts:  # noqa: ARG002
         """Return the model followed by the decoder."""
         return headed(parts, _Decoder(self.decoder), apart=(_PAIRS,))
 
-    def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:
+    def redraw(self, data: Dataset, seed: int, epoch: int) -> Mapping[str, np.ndarray]:
         """Draw other training pairs without a link."""
         return self._drawn(data, seed, epoch + 1) if self.redrawn else {}
 
-    def _drawn(self, data: Dataset | TaskData, seed: int, number: int) -> dict[str, np.ndarray]:
+    def _drawn(self, data: Dataset, seed: int, number: int) -> dict[str, np.ndarray]:
         """Draw pairs. They may include validation and test links, which training must not use."""
         pairs, labels = data.vertex_inputs[_PAIRS], data.labels
         drawn = data.train_mask & (labels == 0)

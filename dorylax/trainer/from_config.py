@@ -21,7 +21,7 @@ from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
 from dorylax.settings.errors import ConfigError
 from dorylax.store.run_directory import UserCode, differences, listed
-from dorylax.tasks.catalogue import make_task
+from dorylax.tasks import make_task
 from dorylax.trainer.optimizer import make_optimizer
 from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of

@@ -12,7 +12,6 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset, arrays_of
 from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
-from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
@@ -52,7 +51,7 @@ class TrainingLoop:
 
     functions: StepFunctions
     parts: ModelParts
-    data: Dataset | TaskData | ShardedData
+    data: Dataset | ShardedData
     machine: OneMachine
     runner: EpochRunner
     train: TrainConfig

@@ -13,7 +13,6 @@ from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
 from dorylax.program.model.kinds import keywords_of, name_of, take_apart
@@ -24,7 +23,7 @@ Result = TypeVar("Result")
 
 def parts_of(
     model: Any,
-    data: Dataset | TaskData | AbstractData,
+    data: Dataset | AbstractData,
     *,
     params: Tree = None,
     rngs: tuple[str, ...] = ("dropout",),
@@ -65,9 +64,7 @@ def parts_of(
     return dataclasses.replace(parts, params=to_host(parts.params), state=to_host(parts.state))
 
 
-def further_inputs(
-    data: Dataset | TaskData | AbstractData, keywords: Keywords, model: str = "the model"
-) -> dict[str, Any]:
+def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str = "the model") -> dict[str, Any]:
     """Return name → further input, for the inputs of a data set that a model takes, in the order of `DataSpec.named`.
 
     Raises:
@@ -81,15 +78,10 @@ def further_inputs(
                 f"{model} needs the input {name!r}, and the data set {known}: give it as "
                 f"Dataset(…, vertex_inputs={{{name!r}: …}}) or edge_inputs, or the argument a default"
             )
-    return {name: there[name] for name in keywords.taken(there, apart=made_by_task(data))}
+    return {name: there[name] for name in keywords.taken(there, apart=data.of_task)}
 
 
-def made_by_task(data: Dataset | TaskData | AbstractData) -> tuple[str, ...]:
-    """Names of inputs made by the task, which a model receives only if its signature names them."""
-    return data.of_task if isinstance(data, TaskData) else ()
-
-
-def with_ids_if_needed(data: Dataset | TaskData | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
+def with_ids_if_needed(data: Dataset | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
     """Call a function on the graph without edge ids (up to 12 bytes per edge), or with them if that fails."""
     with contextlib.suppress(Exception):  # an error that is not about edge ids occurs again below
         return call(data.graph.without_edge_ids())

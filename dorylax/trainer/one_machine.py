@@ -17,7 +17,6 @@ from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.many import chosen_graphs
 from dorylax.graph.sharded_data import ShardedData, shapes_of
-from dorylax.graph.task_data import TaskData
 from dorylax.jax_internals import debugged
 from dorylax.machine import Limit
 from dorylax.program.jaxpr.errors import SplitError
@@ -54,7 +53,7 @@ class OneMachine:
         self,
         functions: StepFunctions,
         parts: ModelParts,
-        data: Dataset | TaskData | ShardedData,
+        data: Dataset | ShardedData,
         single: SingleConfig,
         *,
         checked: Checked,
@@ -135,7 +134,7 @@ class OneMachine:
         return effective_order(self._single.order, shapes_of(self._data), self._by_rows)
 
     @property
-    def _whole(self) -> Dataset | TaskData:
+    def _whole(self) -> Dataset:
         if isinstance(self._data, ShardedData):
             raise TypeError(f"{self._data.folder} has the shards of {self._data.name}, and here are no arrays")
         return self._data
@@ -165,7 +164,7 @@ class OneMachine:
     def training_arrays(self) -> TrainingArrays:
         """`arrays` restricted to the training graphs if examples are graphs, so that others do not influence the loss."""
         data = self._whole
-        if not isinstance(data, TaskData) or data.graph.graph_of is None or data.train_mask.all():
+        if data.examples == "vertices" or data.graph.graph_of is None or data.train_mask.all():
             return self.arrays
         trained = chosen_graphs(data, data.train_mask)
         return TrainingArrays.of(trained, keywords=self._parts.keywords, edge_ids=self._edge_ids)
@@ -199,7 +198,6 @@ class OneMachine:
     def _spec(self) -> DataSpec:
         """The data specification for tracing a program for one machine."""
         data = shapes_of(self._data)
-        assert not isinstance(data, TaskData)  # programs cover vertex tasks only
         return dataclasses.replace(DataSpec.of(data, self._parts.keywords), edge_ids_fit=self._edge_ids)
 
     def outputs(self, params: Tree, state: Tree) -> Any:

@@ -18,11 +18,9 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.features import checked_features, checked_inputs
-from dorylax.graph.task_data import TaskData
 from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
-from dorylax.trainer.model_parts import made_by_task
 from dorylax.trainer.step.compiled import Compiled
 
 
@@ -40,15 +38,16 @@ class InputSpec:
     further: Mapping[str, RowInput]
 
     @classmethod
-    def of(cls, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> InputSpec:
+    def of(cls, parts: ModelParts, data: Dataset | AbstractData) -> InputSpec:
         """Return the specification of a model on its training data."""
         groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
         there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
-        made = made_by_task(data)
         further = {}
-        for name in parts.keywords.taken(there, apart=made):
+        for name in parts.keywords.taken(there, apart=data.of_task):
             per, array = there[name]
-            further[name] = RowInput("pair" if name in made else per, tuple(array.shape[1:]), np.dtype(array.dtype))
+            further[name] = RowInput(
+                "pair" if name in data.of_task else per, tuple(array.shape[1:]), np.dtype(array.dtype)
+            )
         return cls(data.num_features, further)
 
     def checked(self, graph: Any, x: Any, given: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -23,7 +23,6 @@ from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, Tr
 from dorylax.graph.dataset import Dataset, arrays_of
 from dorylax.graph.mapped import check_unchanged
 from dorylax.graph.sharded_data import ShardedData, shapes_of
-from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
@@ -31,8 +30,8 @@ from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.store.run_directory import RunDirectory, UserCode, held
+from dorylax.tasks import make_task
 from dorylax.tasks.base import Task
-from dorylax.tasks.catalogue import make_task
 from dorylax.tasks.vertices import VertexPrediction
 from dorylax.terminal.output import print_error
 from dorylax.terminal.session import is_interactive
@@ -209,7 +208,7 @@ class Trainer:
         check_stops(examples, self.options)
         check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data: Dataset | TaskData | ShardedData = examples
+        self.data: Dataset | ShardedData = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -599,7 +598,6 @@ class Trainer:
 
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
-        assert not isinstance(self.data, TaskData)  # `check_task` refuses a pipeline for those
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
         runner = PipelineRunner(
             self._parts,

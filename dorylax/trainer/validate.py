@@ -15,7 +15,6 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, mask_counts
-from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer
@@ -42,7 +41,7 @@ def check_arguments(data: Any, optimizer: Any, observers: Sequence[Any]) -> None
             raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")
 
 
-def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> None:
+def check_stops(data: Dataset | ShardedData, train: TrainConfig) -> None:
     """Raise ConfigError if a stopping rule needs validation, and no vertex is in the validation mask."""
     for name, value in (
         ("target_accuracy", train.target_accuracy),
@@ -53,7 +52,7 @@ def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> N
             raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
 
 
-def check_trains(data: Dataset | TaskData | ShardedData) -> None:
+def check_trains(data: Dataset | ShardedData) -> None:
     """Raise GraphError if no example is in the training mask, as for data without labels."""
     if not mask_counts(data)[0]:
         raise GraphError(f"{data.name} has no labels: training needs some, predict does not")
@@ -86,9 +85,7 @@ def check_target(objective: Objective, train: TrainConfig) -> None:
         )
 
 
-def check_metric_defined(
-    objective: Objective, data: Dataset | TaskData | ShardedData, pipeline: PipelineConfig | None
-) -> None:
+def check_metric_defined(objective: Objective, data: Dataset | ShardedData, pipeline: PipelineConfig | None) -> None:
     """Raise ValueError if the metric is undefined on one of the masks, or cannot be computed on hosts' separate rows."""
     if not objective.measure.additive and pipeline is not None and pipeline.hosts != "inline":
         raise InputError(
@@ -146,7 +143,7 @@ class Checked(NamedTuple):
     row_outputs: bool
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> Checked:
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> Checked:
     """Trace one forward pass on abstract arrays.
 
     Raises:

@@ -21,7 +21,6 @@ from dorylax.graph import partition
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
-from dorylax.graph.task_data import TaskData
 
 CACHE_BYTES = 32 * 2**20
 """Maximum bytes of features that count as fitting in the cache."""
@@ -30,7 +29,7 @@ _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDiction
 
 
 def effective_order(
-    order: Order, data: Dataset | TaskData | AbstractData, by_rows: Callable[[], bool]
+    order: Order, data: Dataset | AbstractData, by_rows: Callable[[], bool]
 ) -> Literal["given", "community"]:
     """Resolve an order for a data set and a model.
 
@@ -63,7 +62,7 @@ def is_ordered(data: Dataset) -> bool:
     return data in _reordered
 
 
-def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> tuple[Dataset | TaskData, float]:
+def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
     """Put the data set in an order; return it and the seconds spent now. Trainers of one data set share the result.
 
     The order of a large graph is cached on disk for other processes; see `graph.partition.locality`. The pages of a
@@ -71,7 +70,7 @@ def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> 
     """
     if order == "given":
         return data, 0.0
-    if isinstance(data, TaskData):
+    if data.examples != "vertices":
         raise InputError(
             f"single.order={order} is for tasks of vertices, and {data.name} is a data set of {data.examples}"
         )
@@ -84,7 +83,7 @@ def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> 
     return _reordered[data], time.perf_counter() - begin
 
 
-def rows_of(data: Dataset | TaskData, ordered: Dataset | TaskData) -> np.ndarray:
+def rows_of(data: Dataset, ordered: Dataset) -> np.ndarray:
     """Return the position of each row of a data set in the same data in another order, `[V]`."""
     place = np.empty(data.graph.num_vertices, np.int64)
     place[_ids(ordered)] = np.arange(data.graph.num_vertices)
@@ -92,6 +91,6 @@ def rows_of(data: Dataset | TaskData, ordered: Dataset | TaskData) -> np.ndarray
     return rows
 
 
-def _ids(data: Dataset | TaskData) -> np.ndarray:
+def _ids(data: Dataset) -> np.ndarray:
     ids = data.graph.vertex_ids
     return np.arange(data.graph.num_vertices) if ids is None else np.asarray(ids)

@@ -33,9 +33,9 @@ def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("cora",), "'cora' is not 'communities'"),
-        (("communities", "--size", "huge"), "communities has no size 'huge'"),
-        (("communities", "--set", "homophile=0.5"), "no option 'homophile'. Did you mean 'homophily'"),
-        (("communities", "--set", "seed=x"), "seed of communities must be an integer, got 'x'"),
+        (("communities", "--size", "huge"), "communities.size must be one of tiny, small"),
+        (("communities", "--set", "homophile=0.5"), "did you mean communities.homophily?"),
+        (("communities", "--set", "seed=x"), "communities.seed must be a whole number ≥ 0, got 'x'"),
         (("communities", "--set", "seed"), "--set takes option=value, as in homophily=0.7, got 'seed'"),
         (("communities", "--set", "seed=1", "--set", "seed=1"), "seed is given twice"),
         (("communities", "--size", "tiny", "--set", "size=tiny"), "size is given twice"),

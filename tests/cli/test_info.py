@@ -91,7 +91,7 @@ def test_the_memory_of_a_run(dorylax) -> None:
 def test_what_has_no_estimate(dorylax) -> None:
     for words, part in (
         (("--model", "gcn"), "give its --data too"),
-        (("--data", "corra"), "Did you mean 'cora'?"),
+        (("--data", "corra"), "did you mean cora?"),
         (("--data", "cora", "--set", "pipeline.servers=2"), "leave out pipeline.*"),
     ):
         answer = dorylax("info", *words)

@@ -21,7 +21,6 @@ def given(tmp_path: Path) -> Path:
 
 
 def test_an_archive_in_order_of_communities(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dorylax.graph.partition.streamed_communities.COMMUNITY", 100)
     monkeypatch.setattr("dorylax.graph.partition.locality.COMMUNITY", 100)
     out = given.with_name("moved")
     code, text, err = dorylax("reorder", str(given), "--out", str(out), "--memory", "2GiB")

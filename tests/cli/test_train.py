@@ -189,9 +189,9 @@ def test_what_cannot_be_is_one_line(dorylax, words: list[str], message: str) -> 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--data", "coar"], "Did you mean 'cora'?"),
+        (["--data", "coar"], "did you mean cora?"),
         (["--data", "none.npz"], "there is no folder none.npz"),
-        (["--set", "data.size=huge"], "communities has no size 'huge'"),
+        (["--set", "data.size=huge"], "communities.size must be one of tiny, small"),
     ],
 )
 def test_data_that_there_are_not(dorylax, words: list[str], part: str) -> None:

@@ -158,11 +158,6 @@ def test_memory_mapped_rows_stay_on_disk(tmp_path):
     np.testing.assert_array_equal(_matrix_of(coo), _matrix_of(graph))
 
 
-def test_from_npz_reads_rows_as_sources(tmp_path):
-    np.savez(tmp_path / "g.npz", indptr=np.array([0, 2, 2, 3]), indices=np.array([1, 2, 1], np.int32))
-    np.testing.assert_array_equal(_matrix_of(Graph.from_folder(tmp_path / "g.npz")), [[0, 1, 1], [0, 0, 0], [0, 1, 0]])
-
-
 BAD = {
     "source out of range": (
         lambda: Graph.from_coo([0, 5], [1, 1], 3),
@@ -216,19 +211,3 @@ def test_bad_input_names_array_position_and_value(case):
     build, message = BAD[case]
     with pytest.raises(GraphError, match=message):
         build()
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"indptr": [0, 1]}, r"has no array indices; it has indptr"),
-        ({"x": [0, 1]}, r"has no array indptr and no indices; it has x"),
-        ({"indptr": [0, 1, 0], "indices": [0]}, r"indptr\[2\] = 0 is below indptr\[1\] = 1"),
-        ({"indptr": [0, 1], "indices": [3]}, r"indices\[0\] = 3 is out of range"),
-    ],
-)
-def test_bad_archive_names_the_file_too(tmp_path, arrays, message):
-    path = tmp_path / "bad.npz"
-    np.savez(path, **{name: np.array(values) for name, values in arrays.items()})
-    with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
-        Graph.from_folder(path)

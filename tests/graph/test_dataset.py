@@ -117,14 +117,6 @@ def test_standardised_columns_have_mean_0_and_deviation_1() -> None:
         _dataset(features=features[:, :2]).standardised(like=data)
 
 
-def test_what_has_the_right_type_is_not_copied():
-    pos, weight = np.ones((V, 2), np.float32), np.ones(14, bool)
-    data = _dataset(vertex_inputs={"pos": pos}, edge_inputs={"weight": weight})
-    assert data.vertex_inputs["pos"] is pos
-    assert data.edge_inputs["weight"] is weight
-    assert data.train_mask is dataclasses.replace(data, name="other").train_mask
-
-
 def test_further_inputs_of_vertices_move_and_those_of_edges_stay():
     data = _dataset(vertex_inputs={"pos": np.arange(2 * V).reshape(V, 2)}, edge_inputs={"w": np.arange(14)})
     moved = data.reorder([3, 1, 5, 0, 2, 4])
@@ -231,12 +223,6 @@ def test_what_an_archive_says_of_self_loops_is_checked(tmp_path):
     _save(tmp_path / "bad.npz", self_loops=np.array("all"))
     with pytest.raises(GraphError, match="self_loops is 'all', but it is 'none' vertices that have an edge"):
         Dataset.from_folder(tmp_path / "bad.npz")
-
-
-def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
-    data = _dataset(graph=Graph.from_coo(*np.nonzero(np.ones((V, V))), V))  # by source, as archives are
-    data.save(tmp_path / "mine")
-    assert "outgoing" not in vars(data.graph)
 
 
 def test_a_data_set_is_a_line():

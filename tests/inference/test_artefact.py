@@ -57,18 +57,6 @@ def exported(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT", "GIN"])
-def test_it_gives_what_the_model_gives_on_graphs_of_any_size(
-    exported: dict[str, tuple[TrainResult, Path]], data: Dataset, name: str
-) -> None:
-    result, path = exported[name]
-    model = loader.Model(path)
-    for size in SIZES:
-        edges, x = inputs(*size, data.num_features)
-        want = result.predict(Graph.from_edge_index(edges, len(x)), x)
-        np.testing.assert_allclose(model(edges, x), want, **TOLERANCE)
-
-
 USE = """
 import importlib.util
 import numpy as np

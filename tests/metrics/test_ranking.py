@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.metrics.catalogue import MEASURES
-from dorylax.metrics.ranking import average_precision, hits_at, reciprocal_rank, roc_auc
+from dorylax.metrics.catalogue import MEASURES, average_precision, hits_at, reciprocal_rank, roc_auc
 
 # Few distinct scores, so that there are ties.
 EXAMPLES = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=25)

@@ -10,8 +10,7 @@ import pytest
 from dorylax.config import RunConfig
 from dorylax.config.tasks import SPECS, TaskConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.tasks import GraphPrediction, LinkPrediction, VertexPrediction
-from dorylax.tasks.catalogue import make_task
+from dorylax.tasks import GraphPrediction, LinkPrediction, VertexPrediction, make_task
 
 
 def test_every_name_is_a_task_with_options_of_the_configuration() -> None:

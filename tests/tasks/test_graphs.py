@@ -123,11 +123,6 @@ def test_what_knows_only_vertices_is_refused_at_once() -> None:
             _trainer(_shapes(), GraphPrediction(), **options)
 
 
-def test_a_metric_of_pairs_is_refused() -> None:
-    with pytest.raises(InputError, match="mrr is not for one class for each example"):
-        _trainer(_shapes(), GraphPrediction(), metric="mrr")
-
-
 def test_reordered_data_are_the_same_graphs() -> None:
     data = _shapes()
     order = np.random.default_rng(1).permutation(data.graph.num_vertices)

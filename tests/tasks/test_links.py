@@ -20,7 +20,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.rows import all_rows
 from dorylax.inference.loader import Model
 from dorylax.layers import GCN
-from dorylax.metrics.ranking import roc_auc
+from dorylax.metrics.catalogue import roc_auc
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.tasks import LinkPrediction
 from dorylax.tasks.all_pairs import rank_among_all

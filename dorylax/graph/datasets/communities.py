@@ -12,34 +12,36 @@ shapes (vertices, edges, features, classes) of its Table 1 (J. Thorpe et al., "D
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float32, Int32, UInt
+from pydantic import Field, model_validator
 
 from dorylax.aligned import empty
+from dorylax.errors import InputError
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
+from dorylax.graph.data_shape import Size
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities
 from dorylax.graph.datasets.random_streams import Stream
 from dorylax.graph.rows import in_order, spans
 from dorylax.graph.splits import split_bytes, stratified_split
 from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import cores, memory_limit, resident_bytes
+from dorylax.settings.section import Count, Section
 
 NAME = "communities"
-DEFAULT_SIZE = "small"
+SizeName = Literal["tiny", "small", "medium", "reddit-small", "reddit-large", "amazon", "friendster", "papers100m"]
+DEFAULT_SIZE: SizeName = "small"
 
 # Memory while generating is about 4 bytes an edge and 4 a feature: 1.2 GB for reddit-small, 7 GB for reddit-large,
 # 14 GB for amazon (nearly all of it features), 26 GB for friendster, 75 GB for papers100m; `generate` does with 3 GB.
-SIZES = {
+SIZES: dict[str, Size] = {
     "tiny": Size(1_000, 10_000, 16, 4),
     "small": Size(20_000, 400_000, 64, 10),
     "medium": Size(200_000, 10_000_000, 128, 20),
@@ -51,7 +53,6 @@ SIZES = {
 }
 _LABELLED = {"papers100m": 1_546_782}
 
-Order = Literal["random", "community"]
 _ROWS = 1 << 12  # of a block of features; each block has its own random stream
 _COMMUNITY_STREAM, _LABEL_STREAM, _CENTROID_STREAM, _FEATURE_STREAM, _LABELLED_STREAM = 11, 12, 13, 14, 15
 _MOST_THREADS = 16
@@ -59,55 +60,99 @@ _BESIDE = 96 << 20  # of allocators and of Python
 Progress = Callable[[int, int, str], object]
 """Called with the number of bytes written, their total, and the kind of the last ones."""
 
-_NUMBERS = ("average_degree", "homophily", "signal", "label_noise", "degree_exponent")
+
+class Options(Section):
+    """Options of `load("communities", …)`, except `split_seed`. Numbers that are None are those of the size."""
+
+    section: ClassVar[str] = NAME
+
+    size: SizeName = Field(default=DEFAULT_SIZE, description="size with the default numbers")
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of graph, labels and features")
+    num_vertices: Annotated[int, Field(ge=2, lt=2**31)] | None = Field(default=None, description="V; ids are int32")
+    num_edges: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="E, directed edges, even: each undirected edge counts twice"
+    )
+    average_degree: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="E / V, instead of `num_edges`; None keeps that of the size"
+    )
+    num_features: Count | None = Field(default=None, description="F")
+    num_classes: Count | None = Field(default=None, description="C")
+    num_communities: Count | None = Field(
+        default=None,
+        description="K ≥ C; None for C. The class of community k is k mod C. In `order=community` the more there are, the "
+        "nearer are neighbours: most are within V / K rows",
+    )
+    num_labelled: Count | None = Field(
+        default=None,
+        description="number of vertices with a label, chosen at random; None for all, and for papers100m the share of "
+        "ogbn-papers100M",
+    )
+    order: Literal["random", "community"] = Field(
+        default="random",
+        description="order of the vertices; in `community` those of a community follow each other, so that no pass that "
+        "finds communities and reorders vertices has to come after. They are different graphs of the same kind",
+    )
+    homophily: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.6, description="fraction of edges inside a community, at least 1/K: none more than by chance"
+    )
+    signal: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=1.5, description="distance of a class's features from the origin, in standard deviations of the noise"
+    )
+    label_noise: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.05,
+        description="fraction of vertices with a random label: no model can do better than 1 - label_noise·(C-1)/C",
+    )
+    degree_exponent: Annotated[float, Field(ge=1.01, le=100)] = Field(
+        default=2.5, description="exponent of the power law of degrees"
+    )
+
+    @model_validator(mode="after")
+    def _fit_each_other(self) -> Options:
+        V, E, C, K = self.shape.num_vertices, self.shape.num_edges, self.shape.num_classes, self.communities
+        if self.num_edges is not None and self.average_degree is not None:
+            raise InputError("give num_edges or average_degree of communities, not both")
+        for name, value, holds, expected in (
+            ("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice"),
+            ("num_classes", C, C <= V, f"at most num_vertices, {V}"),
+            ("num_communities", K, C <= K <= V, f"from num_classes, {C}, to num_vertices, {V}"),
+            ("num_labelled", self.labelled, self.labelled <= V, f"at most num_vertices, {V}"),
+            ("homophily", self.homophily, self.homophily >= 1 / K, f"from 1/{K}, which is chance, to 1"),
+        ):
+            if not holds:
+                raise InputError.of(self.key(name), f"must be {expected}, got {value}")
+        return self
+
+    @property
+    def shape(self) -> Size:
+        """V, E, F and C."""
+        usual = SIZES[self.size]
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(usual)}
+        shape = dataclasses.replace(usual, **{name: value for name, value in given.items() if value is not None})
+        if self.num_edges is not None:
+            return shape
+        degree = usual.num_edges / usual.num_vertices if self.average_degree is None else self.average_degree
+        return dataclasses.replace(shape, num_edges=2 * round(shape.num_vertices * degree / 2))
+
+    @property
+    def communities(self) -> int:
+        """K."""
+        return self.shape.num_classes if self.num_communities is None else self.num_communities
+
+    @property
+    def labelled(self) -> int:
+        """The number of vertices with a label."""
+        V = self.shape.num_vertices
+        usual = -(-_LABELLED.get(self.size, SIZES[self.size].num_vertices) * V // SIZES[self.size].num_vertices)
+        return usual if self.num_labelled is None else self.num_labelled
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Options of `load("communities", …)`, except `size` and `split_seed`; None for the value of the size.
+def load(*, split_seed: int = 0, **options: Any) -> Dataset:
+    """Generate the data set of some `Options`.
 
-    Attributes:
-        seed: of graph, labels and features.
-        num_vertices: V.
-        num_edges: E, directed edges, even: each undirected edge counts twice.
-        average_degree: E / V, instead of `num_edges`; by default, that of the size.
-        num_features: F.
-        num_classes: C.
-        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there
-            are, the nearer are neighbours: most are within V / K rows.
-        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has
-            in papers100m.
-        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that
-            finds communities and reorders vertices has to come after. They are different graphs of the same kind.
-        homophily: fraction of edges inside a community, 1/K (none more than by chance) … 1.
-        signal: distance of a class's features from the origin, in standard deviations of the noise.
-        label_noise: fraction of vertices that get a label at random: no model can do better than 1 -
-            label_noise·(C-1)/C.
-        degree_exponent: of the power law of degrees, > 1.
+    The split has 60 % training, 20 % validation and 20 % test vertices, by class. Raises an InputError for an unknown
+    option, or a value that makes no graph.
     """
-
-    seed: int = 0
-    num_vertices: int | None = None
-    num_edges: int | None = None
-    average_degree: float | None = None
-    num_features: int | None = None
-    num_classes: int | None = None
-    num_communities: int | None = None
-    num_labelled: int | None = None
-    order: Order = "random"
-    homophily: float = 0.6
-    signal: float = 1.5
-    label_noise: float = 0.05
-    degree_exponent: float = 2.5
-
-
-def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Dataset:
-    """Generate the data set of a size (a key of `SIZES`); options are fields of `Options`.
-
-    The split has 60 % training, 20 % validation and 20 % test vertices, by class. Raises a DatasetError for an unknown
-    size or option, or a value that makes no graph.
-    """
-    drawn = Communities(size, options)
+    drawn = Communities(Options(**options))
     graph = drawn.block_model().sample()
     features, row = empty((drawn.shape.num_vertices, drawn.shape.num_features), np.float32), 0
     for block in drawn.feature_blocks(cores()):
@@ -120,7 +165,6 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
 def write(
     path: Path,
     *,
-    size: str = DEFAULT_SIZE,
     split_seed: int = 0,
     memory: int | None = None,
     progress: Progress | None = None,
@@ -128,7 +172,7 @@ def write(
 ) -> None:
     """Write the folder that saving `load`'s data set gives, in a few bytes a vertex; see `registry.generate`."""
     check_target(path)
-    drawn = Communities(size, options)
+    drawn = Communities(Options(**options))
     threads = _threads(drawn, memory)
     shape, done = drawn.shape, 0
     V, E, F = shape.num_vertices, shape.num_edges, shape.num_features
@@ -165,7 +209,9 @@ def write(
             folder.add(name, array)
         told("labels", labels, *masks.values())
 
-    write_arrays(path, fill, provenance={"command": "dorylax generate", "options": repr({"size": size, **options})})
+    write_arrays(
+        path, fill, provenance={"command": "dorylax generate", "options": repr({"size": DEFAULT_SIZE, **options})}
+    )
 
 
 def _threads(drawn: Communities, memory: int | None) -> int:
@@ -177,7 +223,7 @@ def _threads(drawn: Communities, memory: int | None) -> int:
     for threads in range(min(cores(), _MOST_THREADS), 0, -1):
         if (needed := base + drawn.bytes_in_parts(threads)) <= memory:
             return threads
-    raise DatasetError(
+    raise InputError(
         f"memory = {gibibytes(memory)} is too little to generate {drawn.shape.num_vertices:,} vertices and "
         f"{drawn.shape.num_edges:,} edges: {gibibytes(needed)} would do"
     )
@@ -185,35 +231,25 @@ def _threads(drawn: Communities, memory: int | None) -> int:
 
 @final
 class Communities:
-    """The graph, features and labels of some arguments of `load`, part by part, with its errors. `shape` has their numbers.
+    """The graph, features and labels of some options, part by part.
 
     All parts are the same however they are cut and on any number of threads.
     """
 
-    def __init__(self, size: str, options: Mapping[str, Any]) -> None:
-        if size not in SIZES:
-            raise DatasetError(f"communities has no size {size!r}.{near_matches(str(size), SIZES)}")
-        self._options = _checked_options(options)
-        self.shape = _shape(SIZES[size], self._options)
-        communities, labelled = self._options.num_communities, self._options.num_labelled
-        if labelled is None and size in _LABELLED:
-            labelled = -(-_LABELLED[size] * self.shape.num_vertices // SIZES[size].num_vertices)
-        self._num_communities = self.shape.num_classes if communities is None else communities
-        self._num_labelled = labelled
-        _check(self.shape, self._num_communities, labelled, self._options)
+    def __init__(self, options: Options) -> None:
+        self.options, self.shape = options, options.shape
 
     def bytes_in_parts(self, threads: int) -> int:
         """Peak memory of drawing the parts one after another by so many threads, with rows and features taken away."""
-        exponent, order = self._options.degree_exponent, self._options.order
-        working = working_bytes(self.shape, threads, exponent, self._num_communities, order)
+        working = working_bytes(self.shape, threads, self.options)
         return max(working._replace(labels=working.labels + (4 + 3) * self.shape.num_vertices))
 
     @cached_property
     def _communities(self) -> UInt[np.ndarray, " V"]:
         """Communities of equal size (to within one vertex), of the smallest unsigned type."""
-        V, K = self.shape.num_vertices, self._num_communities
+        V, K = self.shape.num_vertices, self.options.communities
         small = np.min_scalar_type(K - 1)
-        if self._options.order == "community":
+        if self.options.order == "community":
             return np.repeat(np.arange(K, dtype=small), V // K + (np.arange(K) < V % K))
         communities, first = np.empty(V, small), 0
         for piece in self._stream(_COMMUNITY_STREAM).random_order(V):
@@ -223,7 +259,7 @@ class Communities:
 
     def block_model(self) -> BlockModel:
         """Return the model that draws the graph."""
-        options, shape = self._options, self.shape
+        options, shape = self.options, self.shape
         propensities = power_law_propensities(shape.num_vertices, options.degree_exponent, options.seed)
         return BlockModel(self._communities, propensities, shape.num_edges, options.homophily, options.seed)
 
@@ -247,12 +283,12 @@ class Communities:
         wrong_classes.skip(V)  # their words follow all others
         labels = np.empty(V, np.int32)
         for start, stop in spans(V):
-            wrong = uniform.uniform(stop - start) < self._options.label_noise
+            wrong = uniform.uniform(stop - start) < self.options.label_noise
             labels[start:stop] = np.where(
                 wrong, wrong_classes.below(C, stop - start), self._communities[start:stop] % C
             )
-        if self._num_labelled is not None:
-            unlabelled, left = np.ones(V, bool), self._num_labelled
+        if self.options.labelled < V:
+            unlabelled, left = np.ones(V, bool), self.options.labelled
             for piece in self._stream(_LABELLED_STREAM).random_order(V):
                 unlabelled[piece[:left]] = False
                 left -= len(piece)
@@ -262,7 +298,7 @@ class Communities:
         return labels
 
     def _stream(self, *key: int) -> Stream:
-        return Stream(self._options.seed, *key)
+        return Stream(self.options.seed, *key)
 
     def _centroids(self) -> Float32[np.ndarray, "C F"]:
         # Integer coordinates: their sum of squares is exact in any order of addition, so the result is the same everywhere.
@@ -270,7 +306,7 @@ class Communities:
         words = self._stream(_CENTROID_STREAM).below(bound, self.shape.num_classes * self.shape.num_features)
         direction = 2 * words.reshape(self.shape.num_classes, -1) - (bound - 1)
         length = np.sqrt((direction**2).sum(1).astype(np.float64))
-        centroids: np.ndarray = (direction / length[:, None] * self._options.signal).astype(np.float32)
+        centroids: np.ndarray = (direction / length[:, None] * self.options.signal).astype(np.float32)
         return centroids
 
 
@@ -282,84 +318,16 @@ class Working(NamedTuple):
     labels: int
 
 
-def working_bytes(
-    shape: Size,
-    threads: int,
-    exponent: float = Options.degree_exponent,
-    num_communities: int | None = None,
-    order: Order = Options.order,
-) -> Working:
-    """Estimate the memory of drawing by so many threads without the result; by default as many communities as classes."""
-    V, K = shape.num_vertices, num_communities or shape.num_classes
+def working_bytes(shape: Size, threads: int, options: Options | None = None) -> Working:
+    """Estimate the memory of drawing by so many threads without the result; by default for the usual options."""
+    options = Options() if options is None else options
+    V, K = shape.num_vertices, options.num_communities or shape.num_classes
     communities = np.min_scalar_type(K - 1).itemsize * V
-    groups = 1 + (K if order == "random" else min(K, 2))
-    drawing = drawing_bytes(V, shape.num_edges, exponent, groups=groups, threads=threads)
+    groups = 1 + (K if options.order == "random" else min(K, 2))
+    drawing = drawing_bytes(V, shape.num_edges, options.degree_exponent, groups=groups, threads=threads)
     return Working(
         communities + 2 * V + drawing,  # 2: propensities
         # A block for each thread, with its centroids, and the one that is taken.
         communities + 4 * _ROWS * shape.num_features * (2 * threads + 1),
         communities + split_bytes(V),
     )
-
-
-def _checked_options(given: Mapping[str, Any]) -> Options:
-    known = {field.name: field.default for field in dataclasses.fields(Options)}
-    options = dict(given)
-    for name, value in options.items():
-        if name not in known:
-            raise DatasetError(
-                f"communities has no option {name!r}.{near_matches(name, [*known, 'size', 'split_seed'])}"
-            )
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if name == "order":
-            orders = typing.get_args(Order)
-            _require(name, value, value in orders, " or ".join(orders))
-        elif value is not None or known[name] is not None:
-            is_real = name in _NUMBERS
-            expected = "a number" if is_real else "an integer"
-            _require(name, value, is_whole or (is_real and isinstance(value, float)), expected)
-            if is_real:
-                _require(name, value, math.isfinite(value) and value >= 0, "finite and ≥ 0")
-                options[name] = float(value)
-    return Options(**options)
-
-
-def _shape(size: Size, options: Options) -> Size:
-    if options.num_edges is not None and options.average_degree is not None:
-        raise DatasetError("give num_edges or average_degree of communities, not both")
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(size)}
-    shape = dataclasses.replace(size, **{name: value for name, value in given.items() if value is not None})
-    if options.num_edges is None:
-        degree = options.average_degree
-        degree = size.num_edges / size.num_vertices if degree is None else degree
-        shape = dataclasses.replace(shape, num_edges=2 * round(shape.num_vertices * degree / 2))
-    return shape
-
-
-def _check(shape: Size, num_communities: int, num_labelled: int | None, options: Options) -> None:
-    V, E, C, K = shape.num_vertices, shape.num_edges, shape.num_classes, num_communities
-    L = V if num_labelled is None else num_labelled
-    most, of_labels = f"at most num_vertices, {V}", f"from 1 to num_vertices, {V}"
-    for name, value, holds, expected in (
-        ("seed", options.seed, options.seed >= 0, "≥ 0"),
-        ("num_vertices", V, V >= 2, "≥ 2"),
-        ("num_edges", E, E >= 0, "≥ 0"),
-        ("num_features", shape.num_features, shape.num_features >= 1, "≥ 1"),
-        ("num_classes", C, C >= 1, "≥ 1"),
-        ("num_communities", K, K >= C, f"≥ {C}"),
-        ("num_vertices", V, V < 2**31, "below 2³¹ (vertex ids are int32)"),
-        ("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice"),
-        ("num_classes", C, C <= V, most),
-        ("num_communities", K, K <= V, most),
-        ("num_labelled", L, 1 <= L <= V, of_labels),
-    ):
-        _require(name, value, holds, expected)
-    limits = {"homophily": (1 / K, 1), "signal": (0, 1e6), "label_noise": (0, 1), "degree_exponent": (1.01, 100)}
-    for name, (low, high) in limits.items():
-        value = getattr(options, name)
-        _require(name, value, low <= value <= high, f"from {low:g} to {high:g}")
-
-
-def _require(name: str, value: Any, holds: bool, expected: str) -> None:
-    if not holds:
-        raise DatasetError(f"{name} of communities must be {expected}, got {value!r}")

@@ -8,6 +8,7 @@ again if it is damaged. The modules of the formats interpret the files.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import http.client
@@ -19,15 +20,30 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dorylax.errors import RunError, named
+from dorylax.errors import InputError, RunError, named
 from dorylax.graph.cache import cache_directory
-from dorylax.graph.datasets.base import DatasetError, Source
 from dorylax.store.durable import move_file, write_file
 from dorylax.store.folder_lock import locked
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One published file.
+
+    Attributes:
+        path: Its path below the cache directory, `family/file`.
+        url: Its address.
+        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the
+            first copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
+    """
+
+    path: str
+    url: str
+    sha256: str | None = None
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
@@ -43,7 +59,7 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
     Raises:
         RunError: A file can neither be found nor downloaded; the message lists every missing file, its address, its
             SHA-256 and the directory to put it in.
-        DatasetError: Its SHA-256 is wrong; the file has then been deleted.
+        InputError: Its SHA-256 is wrong; the file has then been deleted.
         OSError: The cache's disk fails; names the file. Received bytes are kept, and the next call continues.
     """
     cache = cache_directory()
@@ -80,7 +96,7 @@ def _download(source: Source, file: Path) -> None:
         raise failure
     try:
         _verify(part, source, file)
-    except DatasetError:
+    except InputError:
         if not continued:
             raise
         # The leftover of an earlier process may be damaged (a power failure, say), and is deleted now.
@@ -141,7 +157,7 @@ def _verify(file: Path, source: Source, final: Path) -> None:
     record = final.with_name(final.name + ".sha256")
     expected = source.sha256 or (record.read_text("ascii", "replace").strip() if record.is_file() else None)
     if expected is not None and not re.fullmatch("[0-9a-f]{64}", expected):
-        raise DatasetError(f"{record} is damaged, it holds no SHA-256: delete it to take {final} as it is")
+        raise InputError(f"{record} is damaged, it holds no SHA-256: delete it to take {final} as it is")
     if expected is None:
         write_file(record, found + "\n")
     elif found != expected:
@@ -151,7 +167,7 @@ def _verify(file: Path, source: Source, final: Path) -> None:
             if source.sha256
             else f" (recorded in {record} when the file was first seen; delete that to accept a new one)"
         )
-        raise DatasetError(
+        raise InputError(
             f"{final.name} is damaged or another version: SHA-256 is {found}, expected {expected}{told}. "
             f"The file has been deleted; run again to download it from {source.url}"
         )

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.datasets.base import DatasetError
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import check_room
@@ -38,7 +38,7 @@ def read(files: Mapping[str, Path]) -> dict[str, Any]:
     """Read the eight files.
 
     Raises:
-        DatasetError: A file is not what its name says, or holds more than data.
+        InputError: A file is not what its name says, or holds more than data.
         GraphError: An edge to a vertex that does not exist, or features that do not fit in memory.
     """
     by_part = {name.split(".", 2)[2]: path for name, path in files.items()}
@@ -46,7 +46,7 @@ def read(files: Mapping[str, Path]) -> dict[str, Any]:
     tx, allx = (_features(by_part[part]) for part in ("tx", "allx"))
     test = _ids(by_part["test.index"])
     if not (len(test) == len(tx) == len(ty) and len(allx) == len(ally) and (test >= len(allx)).all()):
-        raise DatasetError(
+        raise InputError(
             f"{by_part['test.index'].parent}: the files do not fit each other: {len(test)} test ids, "
             f"{len(tx)} rows in tx, {len(ty)} in ty, {len(allx)} in allx, {len(ally)} in ally"
         )
@@ -75,25 +75,25 @@ def _graph(path: Path, num_vertices: int) -> Graph:
         sources = np.repeat(np.array(list(lists), np.int64), [len(ends) for ends in lists.values()])
         targets = np.array([end for ends in lists.values() for end in ends], np.int64)
     except (AttributeError, TypeError, ValueError) as error:
-        raise DatasetError(f"{path} holds no adjacency lists: {error}") from error
+        raise InputError(f"{path} holds no adjacency lists: {error}") from error
     return Graph.from_coo(sources, targets, num_vertices, edge_ids=False).symmetrise()
 
 
 def _features(path: Path) -> np.ndarray:
     rows = load(path)
     if not isinstance(rows, SparseRows):
-        raise DatasetError(f"{path} holds {type(rows).__name__}, not a sparse matrix")
+        raise InputError(f"{path} holds {type(rows).__name__}, not a sparse matrix")
     try:
         indptr, indices, data = (np.asarray(rows.arrays[name]) for name in ("indptr", "indices", "data"))
         return dense_rows(indptr, indices, data, rows.arrays["_shape"], "")
     except KeyError as error:
-        raise DatasetError(f"{path} holds a sparse matrix without {error}") from error
+        raise InputError(f"{path} holds a sparse matrix without {error}") from error
 
 
 def _one_hot(path: Path) -> np.ndarray:
     labels: Any = load(path)
     if not (isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "iuf"):
-        raise DatasetError(f"{path} holds no matrix of labels")
+        raise InputError(f"{path} holds no matrix of labels")
     return labels
 
 
@@ -101,7 +101,7 @@ def _ids(path: Path) -> np.ndarray:
     try:
         return np.array(path.read_text("ascii").split(), np.int64)
     except (ValueError, OverflowError) as error:
-        raise DatasetError(f"{path} is not a list of vertex ids: {error}") from error
+        raise InputError(f"{path} is not a list of vertex ids: {error}") from error
 
 
 class SparseRows:
@@ -163,10 +163,10 @@ class _Unpickler(pickle.Unpickler):
 def load(path: Path) -> Any:
     """The content of a pickle, text of Python 2 read as latin-1.
 
-    Raises a DatasetError for anything but a pickle of arrays, dictionaries, lists and sparse rows.
+    Raises a InputError for anything but a pickle of arrays, dictionaries, lists and sparse rows.
     """
     with path.open("rb") as file:
         try:
             return _Unpickler(file, encoding="latin1").load()
         except Exception as error:  # a damaged pickle can raise nearly anything
-            raise DatasetError(f"{path} is refused: {str(error) or type(error).__name__}") from error
+            raise InputError(f"{path} is refused: {str(error) or type(error).__name__}") from error

@@ -16,23 +16,51 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gzip
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.array_names import MASKS
+from dorylax.graph.data_shape import Size
 from dorylax.graph.datasets import planetoid
-from dorylax.graph.datasets.base import DatasetError, Published, Reader, Size, Source
+from dorylax.graph.datasets.download import Source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 from dorylax.graph.stored import open_arrays
+
+Reader = Callable[[Mapping[str, Path]], dict[str, Any]]
+"""Makes the arguments of `Dataset` from files under their names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A named data set and its files.
+
+    Attributes:
+        name: Name for `load`.
+        summary: One line for people.
+        size: Published numbers, edges in both directions.
+        sources: Its files.
+        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`); features
+            as published, masks only if there is a public split.
+        slow: Whether the cache keeps the result, because reading takes long.
+    """
+
+    name: str
+    summary: str
+    size: Size
+    sources: tuple[Source, ...]
+    read: Reader
+    slow: bool = False
 
 
 def _read_shchur(files: Mapping[str, Path]) -> dict[str, Any]:
@@ -52,7 +80,7 @@ def _read_shchur(files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _read_reddit(files: Mapping[str, Path]) -> dict[str, Any]:
-    """Raises a DatasetError for other files, a GraphError if an array is missing, or arrays do not fit each other."""
+    """Raises a InputError for other files, a GraphError if an array is missing, or arrays do not fit each other."""
     (file,) = files.values()
     with _zipped(file, "the reddit data set") as archive:
         data = _arrays(archive, file, "reddit_data.npz", ("feature", "label", "node_types"))
@@ -95,7 +123,7 @@ def _table(archive: zipfile.ZipFile, member: str, dtype: Any, columns: int | Non
         try:
             table = np.loadtxt(text, dtype=dtype, delimiter=",", ndmin=2)
         except ValueError as error:
-            raise DatasetError(f"{archive.filename}: {member} is not a table of numbers: {error}") from error
+            raise InputError(f"{archive.filename}: {member} is not a table of numbers: {error}") from error
     return table if columns is None else table.reshape(-1, columns)
 
 
@@ -105,7 +133,7 @@ def _zipped(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except (zipfile.BadZipFile, KeyError) as error:
-        raise DatasetError(f"{file} is not the archive of {what}: {error}") from error
+        raise InputError(f"{file} is not the archive of {what}: {error}") from error
 
 
 _PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"

@@ -9,23 +9,39 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dorylax.errors import InputError
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.compressed import numbered_by_source
+from dorylax.graph.data_shape import Size
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download
-from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
 from dorylax.graph.datasets.communities import Progress
-from dorylax.graph.datasets.published import PUBLISHED
+from dorylax.graph.datasets.published import PUBLISHED, Published
 from dorylax.graph.from_libraries import Imported, by_role
 from dorylax.graph.graph import Graph
 from dorylax.graph.labels import Labels
 from dorylax.graph.manifest import is_array_folder, is_data_path
 from dorylax.graph.splits import chosen_masks
 from dorylax.graph.validate import GraphError
+from dorylax.near_matches import did_you_mean
 from dorylax.settings.byte_sizes import parse_bytes
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A line of `describe()`; `size` is None if only opening the file would tell, `size_name` is an option of `communities`.
+
+    `origin` is "built in", "DORYLAX_DATA", "cache" or "download".
+    """
+
+    name: str
+    size_name: str | None
+    summary: str
+    size: Size | None
+    origin: str
 
 
 def load(
@@ -59,7 +75,7 @@ def load(
         The data set; features as published, not normalised.
 
     Raises:
-        DatasetError: Unknown name or option, or a damaged file; the message names the remedy.
+        InputError: Unknown name or option, or a damaged file; the message names the remedy.
         RunError: The data set cannot be downloaded.
         GraphError: the arrays do not make a data set.
         OSError: the machine fails to read or keep its files.
@@ -69,24 +85,24 @@ def load(
     name = fspath(name_or_path)
     path = _user_path(name)
     if split is not None and path is None:
-        raise DatasetError(f"{name} has one split: leave split (data.split) out")
+        raise InputError(f"{name} has one split: leave split (data.split) out")
     if name == communities.NAME and path is None:
         return communities.load(split_seed=split_seed, **options)
     if options:
-        raise DatasetError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
+        raise InputError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
     if path is not None:
         if not path.exists():
-            raise DatasetError(
+            raise InputError(
                 f"there is no folder {name}: give the path of a folder that dorylax wrote, or one of {', '.join(names())}"
             )
         data = Dataset.from_folder(path, split=split, split_seed=split_seed, verify=verify, known=known)
         return data if is_data_path(name) or data.name == name else dataclasses.replace(data, name=name)
     if name not in PUBLISHED:
         if name and Path(name).exists():
-            raise DatasetError(
+            raise InputError(
                 f"{name} is no data set: Dataset.save and dorylax import write folders with a manifest.json"
             )
-        raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
+        raise InputError(f"there is no data set {name!r}: {_hint(name) or did_you_mean(name, names())}")
     return _load_published(PUBLISHED[name], split_seed, verify=verify)
 
 
@@ -98,7 +114,7 @@ def _of_object(value: Any, **options: Any) -> Dataset:
     if hasattr(value, "is_multigraph"):
         return Dataset.from_networkx(value, **options)
     if not hasattr(value, "tocoo"):
-        raise DatasetError(
+        raise InputError(
             "load takes a name, a path, a PyG Data, a DGL or networkx graph, or a SciPy sparse matrix, got "
             f"{type(value).__name__}: dorylax.Dataset takes arrays"
         )
@@ -129,17 +145,17 @@ def generate(
             `dorylax.graph.datasets.communities.Options`.
 
     Raises:
-        DatasetError: An unknown name or option, or too little memory.
+        InputError: An unknown name or option, or too little memory.
         GraphError: There is something else at the path.
         OSError: The disk has too little room, which is checked first, or fails.
     """
     if name != communities.NAME:
-        raise DatasetError(f"{name!r} is not generated: only {communities.NAME!r} is, and load reads the others")
+        raise InputError(f"{name!r} is not generated: only {communities.NAME!r} is, and load reads the others")
     if isinstance(memory, str):
         try:
             memory = parse_bytes(memory)
         except ValueError as error:
-            raise DatasetError(f"memory: {error}") from None
+            raise InputError(f"memory: {error}") from None
     communities.write(Path(path), memory=memory, progress=progress, **options)
 
 
@@ -147,7 +163,7 @@ def stored_path(name_or_path: str | PathLike[str]) -> Path | None:
     """Return the folder or archive that `load` would read; None if it would generate, parse published files, or refuse.
 
     Raises:
-        DatasetError: `$DORYLAX_DATA` names no directory, or the name is ambiguous.
+        InputError: `$DORYLAX_DATA` names no directory, or the name is ambiguous.
     """
     name = fspath(name_or_path)
     if (path := _user_path(name)) is not None:
@@ -160,7 +176,7 @@ def _user_path(name: str) -> Path | None:
     """The folder or archive of the user that a name means; it need not exist if the name is a path.
 
     Raises:
-        DatasetError: The name means a folder here and another data set.
+        InputError: The name means a folder here and another data set.
     """
     found = None if name == communities.NAME else _local().get(name)
     if not is_data_path(name):
@@ -168,7 +184,7 @@ def _user_path(name: str) -> Path | None:
     path = Path(name)
     other = name in (communities.NAME, *PUBLISHED) or (found is not None and not found.samefile(path))
     if other and path.name == name and not name.endswith(".npz"):
-        raise DatasetError(f"{name!r} is the name of a data set and of a folder here: give ./{name} for the folder")
+        raise InputError(f"{name!r} is the name of a data set and of a folder here: give ./{name} for the folder")
     return path
 
 
@@ -232,7 +248,7 @@ def _local() -> dict[str, Path]:
         return {}
     folder = Path(os.path.expanduser(value))
     if not folder.is_dir():
-        raise DatasetError(f"DORYLAX_DATA names {value!r}, which is not a directory: correct or unset it")
+        raise InputError(f"DORYLAX_DATA names {value!r}, which is not a directory: correct or unset it")
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     archives = {path.stem: path for path in paths if path.suffix == ".npz" and path.is_file()}
     return archives | {path.name: path for path in paths if is_array_folder(path)}
@@ -241,5 +257,5 @@ def _local() -> dict[str, Path]:
 def _hint(name: str) -> str:
     start, _, size = name.replace(":", "-").replace("_", "-").partition("-")
     if start == communities.NAME and size in communities.SIZES:
-        return f" For that size: load({communities.NAME!r}, size={size!r})."
+        return f"for that size, load({communities.NAME!r}, size={size!r})"
     return ""

@@ -10,14 +10,13 @@ import jax
 from dorylax.graph.data_shape import describe_data
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts, Tree
 
 
 def describe_run(
     parts: ModelParts,
     opt_state: Tree,
-    data: Dataset | TaskData | ShardedData,
+    data: Dataset | ShardedData,
     *,
     seed: int,
     settings: Mapping[str, Any],

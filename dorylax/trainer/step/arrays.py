@@ -9,7 +9,6 @@ import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import Keywords, Tree
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.trainer.model_parts import further_inputs
@@ -36,7 +35,7 @@ class TrainingArrays(NamedTuple):
     named: dict[str, Any]
 
     @classmethod
-    def of(cls, data: Dataset | TaskData, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
+    def of(cls, data: Dataset, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
         """Put a data set on the device; on CPUs, arrays made by `dorylax.aligned` are used without a copy.
 
         Args:

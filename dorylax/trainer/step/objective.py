@@ -12,10 +12,7 @@ import jax.numpy as jnp
 from dorylax.errors import InputError
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.labels import kind_of
-from dorylax.graph.task_data import TaskData
-from dorylax.metrics.base import KINDS, Measure
-from dorylax.metrics.catalogue import MEASURES, check_metric
+from dorylax.metrics.catalogue import KINDS, MEASURES, Measure, check_metric
 from dorylax.program.model.base import ModelKindError
 from dorylax.program.model.loss import (
     absolute_error,
@@ -56,14 +53,14 @@ class Objective:
     metric: str = "accuracy"
 
     @classmethod
-    def of(cls, loss: Loss, data: Dataset | TaskData | AbstractData, metric: str | None = None) -> Objective:
+    def of(cls, loss: Loss, data: Dataset | AbstractData, metric: str | None = None) -> Objective:
         """Build the objective of a loss and a metric, by default the usual ones, for data of this kind.
 
         Raises:
             ValueError: There is no loss or metric of this name, or it does not fit labels of this kind.
             TypeError: The loss is neither a name nor a function.
         """
-        kind = data.kind if isinstance(data, TaskData) else kind_of(data.num_classes, multilabel=data.multilabel)
+        kind = data.kind
         if metric is not None:
             check_metric(metric, kind)
         chosen = _USUAL[kind] if loss is None else loss
@@ -112,7 +109,7 @@ class Objective:
         """Return the metric of one of the masks, which must not be empty."""
         return self.measure.value(sums, mask)
 
-    def check(self, model: str, output: Any, data: Dataset | TaskData | AbstractData) -> None:
+    def check(self, model: str, output: Any, data: Dataset | AbstractData) -> None:
         """Check shapes and types of a model's output.
 
         Args:
@@ -137,7 +134,7 @@ CLASSES = Objective()
 
 
 def _check_rows(
-    what: str, function: Callable[[Any, Any], Any], model: str, output: Any, data: Dataset | TaskData | AbstractData
+    what: str, function: Callable[[Any, Any], Any], model: str, output: Any, data: Dataset | AbstractData
 ) -> None:
     """Check that a loss, or a metric's sum, gives one number per vertex."""
     labels = jax.ShapeDtypeStruct(data.labels.shape, jax.dtypes.canonicalize_dtype(data.labels.dtype))
@@ -157,7 +154,7 @@ def _check_rows(
         raise ModelKindError(f"{what}(output, labels) must give real numbers, got {rows.dtype}")
 
 
-def _check_logits(model: str, output: Any, data: Dataset | TaskData | AbstractData) -> None:
+def _check_logits(model: str, output: Any, data: Dataset | AbstractData) -> None:
     if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
         raise ModelKindError(
             f"{model}(graph, x) must return one floating-point array [V, num_classes], got {_shown(output)}"

@@ -11,7 +11,7 @@ import pytest
 
 from dorylax.errors import RunError
 from dorylax.graph.datasets import DatasetError, download
-from dorylax.graph.datasets.base import Source
+from dorylax.graph.datasets.download import Source
 from dorylax.store import folder_lock
 from dorylax.terminal.failures import explain
 

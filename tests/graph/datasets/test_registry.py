@@ -84,12 +84,12 @@ def test_multi_label_and_missing_masks(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("coraa", r"there is no data set 'coraa'\. Did you mean 'cora'\? There are: communities, cora, "),
-        ("Cora", "Did you mean 'cora'"),
-        ("ogbn_arxiv", "Did you mean 'ogbn-arxiv'"),
-        ("communities-tiny", r"For that size: load\('communities', size='tiny'\)"),
-        ("communities:reddit-small", r"For that size: load\('communities', size='reddit-small'\)"),
-        ("zzzz", r"there is no data set 'zzzz'\. There are: "),
+        ("coraa", r"there is no data set 'coraa': did you mean cora\?$"),
+        ("Cora", "did you mean cora"),
+        ("ogbn_arxiv", "did you mean ogbn-arxiv"),
+        ("communities-tiny", r"for that size, load\('communities', size='tiny'\)"),
+        ("communities:reddit-small", r"for that size, load\('communities', size='reddit-small'\)"),
+        ("zzzz", r"there is no data set 'zzzz': choose from communities, cora, "),
         ("", "there is no data set ''"),
     ],
 )

@@ -11,21 +11,17 @@ from support.graphs import ends, messy_graph
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.edge_rows import EdgeRows, Source
-from dorylax.graph.partition import label_propagation, locality, locality_order, streamed_communities
-from dorylax.graph.partition.label_propagation import Rows, cluster_limit, parts_of, refine
-from dorylax.graph.partition.metis import undirected
-from dorylax.graph.partition.streamed_communities import communities_within
-from dorylax.graph.partition.streamed_communities import streamed_communities as find
+from dorylax.graph.partition import label_propagation, locality, locality_order
+from dorylax.graph.partition.locality import communities_within
+from dorylax.graph.partition.locality import streamed_communities as find
 from dorylax.graph.validate import GraphError
-
-PARTS = 24
 
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are contracted too, and blocks of rows are many."""
     monkeypatch.setattr(label_propagation, "COARSE", 300)
-    monkeypatch.setattr(streamed_communities, "ENTRIES", 1 << 14)
+    monkeypatch.setattr(locality, "ENTRIES", 1 << 14)
 
 
 @pytest.fixture(scope="module")
@@ -33,51 +29,9 @@ def graph() -> Graph:
     return load("communities", size="small", num_features=1, num_classes=20).graph
 
 
-@pytest.fixture(scope="module")
-def hidden() -> tuple[Graph, np.ndarray]:
-    """24 communities of 250 vertices in random order, each vertex with about 8 edges inside and 4 outside."""
-    rng = np.random.default_rng(0)
-    community = rng.permutation(np.repeat(np.arange(PARTS), 250))
-    members = np.argsort(community, kind="stable").reshape(PARTS, 250)
-    one = rng.integers(0, 6000, 36_000)
-    other = np.where(
-        rng.random(36_000) < 2 / 3, members[community[one], rng.integers(0, 250, 36_000)], rng.integers(0, 6000, 36_000)
-    )
-    return Graph.from_coo(one, other, 6000).symmetrise(), community
-
-
 def _inside(graph: Graph, labels: np.ndarray) -> float:
     """The fraction of edges inside a community."""
     return float(np.mean(np.equal(*(labels[one] for one in ends(graph)))))
-
-
-def _unit(offsets: np.ndarray, neighbours: np.ndarray) -> Rows:
-    return Rows(offsets, neighbours, None, np.ones(len(offsets) - 1, np.int64))
-
-
-def _parts(graph: Graph, num_parts: int) -> np.ndarray:
-    return parts_of(_unit(*undirected(graph)), num_parts, cluster_limit(graph.num_vertices, num_parts), seed=0)
-
-
-@pytest.mark.usefixtures("coarse")
-def test_hidden_communities_are_found(hidden: tuple[Graph, np.ndarray]) -> None:
-    graph, community = hidden
-    parts = _parts(graph, PARTS)
-    assert parts.dtype == np.int32
-    assert _inside(graph, parts) > 0.9 * _inside(graph, community)
-    assert np.bincount(parts, minlength=PARTS).max() <= 1.5 * 250
-    np.testing.assert_array_equal(parts, _parts(graph, PARTS))
-
-
-def test_refining_counts_weights_and_leaves_room(hidden: tuple[Graph, np.ndarray]) -> None:
-    """All want into part 0, which has room for half as much again as the mean."""
-    weights = np.random.default_rng(2).integers(1, 9, 400)
-    star = Graph.from_coo(np.zeros(399, np.int64), np.arange(1, 400), 400)
-    offsets, neighbours = undirected(star)
-    parts = np.arange(400, dtype=np.int32) % 4
-    refine(Rows(offsets, neighbours, np.ones(len(neighbours), np.int32), weights), parts, 4)
-    heaviest = np.bincount(parts, weights=weights).max()
-    assert 1.45 * weights.sum() / 4 < heaviest <= 1.5 * weights.sum() / 4
 
 
 @pytest.mark.usefixtures("coarse")
@@ -112,7 +66,7 @@ def rows_of(graph: Graph) -> EdgeRows:
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("held", [16, 100_000], ids=["one level", "levels on disk"])
 def test_nearly_as_good_as_in_memory(graph: Graph, tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_communities, "_HELD_HEAVIEST", held)
+    monkeypatch.setattr(locality, "_HELD_HEAVIEST", held)
     metis, ours = locality.communities(graph), find(rows_of(graph), tmp_path, ROOM)
     assert ours.dtype == np.int32
     assert _inside(graph, ours) > 0.85 * _inside(graph, metis)
@@ -158,7 +112,7 @@ def test_with_room_for_the_sample_it_is_cut_in_memory(
     labels = communities_within(rows_of(graph), tmp_path, 2**30, lambda *words: told.append(words))
     assert _inside(graph, labels) > 0.95 * _inside(graph, locality.communities(graph))
     assert told[-1] == (graph.num_edges, graph.num_edges)
-    monkeypatch.setattr(streamed_communities, "IN_MEMORY_BYTES_PER_VERTEX", ROOM // 20_000 + 1)
+    monkeypatch.setattr(locality, "IN_MEMORY_BYTES_PER_VERTEX", ROOM // 20_000 + 1)
     streamed = communities_within(rows_of(graph), tmp_path, ROOM)
     np.testing.assert_array_equal(streamed, find(rows_of(graph), tmp_path, ROOM))
     assert not np.array_equal(streamed, labels)

@@ -57,14 +57,6 @@ def test_communities_of_very_different_density(intervals: int, most: int) -> Non
     assert pieces <= most
 
 
-def test_a_hub_is_left_where_nothing_balances_it() -> None:
-    degrees = np.array([1, 1000, 3, 1, 2, 1], np.int64)
-    chosen = choose_intervals(np.zeros(6, np.int32), degrees, np.array([2, 2, 2]))
-    np.testing.assert_array_equal(np.bincount(chosen), [2, 2, 2])
-    loads = np.bincount(chosen, degrees, 3)
-    assert loads.max() == 1001  # the lightest company that it can have
-
-
 def test_what_cannot_be() -> None:
     graph = messy_graph(20, 50)
     made = partition(graph, 3, method="range")

@@ -10,7 +10,7 @@ from support.graphs import messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
-from dorylax.graph.partition import Partition, PartitionError, graph_digest, partition, report
+from dorylax.graph.partition import PartitionError, graph_digest, partition, report
 from dorylax.graph.partition.ldg import ldg, visits
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.simple import ranges
@@ -85,10 +85,6 @@ def _unchecked(function):
     return function
 
 
-def test_a_partition_can_be_made_by_hand() -> None:
-    Partition(np.zeros(10, np.int32), 1, "mine", "vertices", 0, graph_digest(STAR)).check(STAR)
-
-
 def plain_ldg(graph: Graph, num_parts: int, balance: str, seed: int) -> list[int]:
     num_vertices = graph.num_vertices
     near: list[list[int]] = [[] for _ in range(num_vertices)]
@@ -123,15 +119,6 @@ def test_as_published(monkeypatch: pytest.MonkeyPatch, blocks: int, balance, sym
     graph = graph.symmetrise() if symmetric else graph
     for seed in range(3):
         assert ldg(graph, 4, balance, seed).tolist() == plain_ldg(graph, 4, balance, seed)
-
-
-def test_each_row_comes_once_and_small_graphs_come_in_random_order() -> None:
-    for size in (0, 1, 255, 256, 5000):
-        came = [row for first, last in visits(size, 3) for row in range(first, last)]
-        assert sorted(came) == list(range(size))
-    assert [last - first for first, last in visits(200, 3)] == [1] * 200
-    assert list(visits(200, 3)) != list(visits(200, 4))
-    assert max(last - first for first, last in visits(10_000_000, 3)) == 4096
 
 
 def test_ranges_by_edges_are_cut_nearest_to_even_shares() -> None:
