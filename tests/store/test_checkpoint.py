@@ -23,7 +23,7 @@ from dorylax.store import checkpoint, places
 from dorylax.store.arrays import write_part
 from dorylax.store.checkpoint import Checkpoints
 from dorylax.store.digest import DIGEST, sealed
-from dorylax.store.s3 import S3Storage
+from dorylax.store.places import S3Storage
 
 ARRAYS = {
     "params": {
@@ -308,7 +308,7 @@ def test_a_disk_without_room_for_a_copy_is_no_damage_of_one_in_s3(bucket, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "copy")
 
     with monkeypatch.context() as patch:
-        patch.setattr(S3Storage, "fetch", fail)
+        patch.setattr(S3Storage, "copy_to", fail)
         with pytest.raises(RunError, match=r"epoch-00000001 cannot be read: .*No space left on device"):
             store.restore()
     assert_same(store.restore().arrays, ARRAYS)

@@ -32,7 +32,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
-        storage.put_file("one", tmp_path / "source")
+        storage.put("one", tmp_path / "source")
     assert caught.value.filename == str(tmp_path / "stored" / "one")
     assert [path.name for path in (tmp_path / "stored").iterdir()] == ["one"]
     assert storage.read("one") == b"old"
