@@ -86,18 +86,18 @@ class RunFiles:
             )
         epochs = self._checkpoints.epochs()  # always listed, so that an unusable place raises now
         if resume:
-            anywhere = noted is None or any(store.epochs() for store in self._stores)
-            if noted is not None and not anywhere and Checkpoints(noted).owner() is None:
-                raise RunDirectoryError(
-                    f"the checkpoints of {path} are gone: there is nothing in {noted}, where they went. Bring them back, or "
-                    "choose another run directory to start again"
-                )
-        elif self.directory.metrics_path.exists() or any(store.epochs() for store in self._stores[1:]):
+            if noted is None or any(store.epochs() for store in self._stores) or Checkpoints(noted).owner() is not None:
+                return
+            raise RunDirectoryError(
+                f"the checkpoints of {path} are gone: there is nothing in {noted}, where they went. Bring them back, or "
+                "choose another run directory to start again"
+            )
+        if self.directory.metrics_path.exists() or any(store.epochs() for store in self._stores[1:]):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume=True, --resume), or choose another run "
                 f"directory, such as {free_name(path)}"
             )
-        elif epochs:
+        if epochs:
             raise RunDirectoryError(
                 f"{self._checkpoints} already holds checkpoints of a run in {path}: continue it (resume), or delete them, "
                 "or choose another run directory or train.checkpoints"
