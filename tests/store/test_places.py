@@ -1,4 +1,4 @@
-"""Copies of stored files: made once, checked whenever they are used, shared by processes."""
+"""Folders of stored files, and copies: made once, checked whenever they are used, shared by processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dorylax.store.base import Content, Storage, StorageError, content_of
 from dorylax.store.durable import arriving_file
-from dorylax.store.places import open_storage
+from dorylax.store.places import LocalStorage, open_storage
 
 
 def put(storage: Storage, name: str, content: bytes, tmp_path: Path) -> Content:
@@ -92,3 +92,15 @@ def test_two_fetch_at_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.Monk
     assert found == [copies / "one"] * 2
     assert content_of(found[0]) == content
     assert list(copies.iterdir()) == [found[0]]
+
+
+def test_empty_folders_go_with_their_last_file(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "stored")
+    for name in ("a/b/one", "a/b/two", "a/three"):
+        storage.put(name, b"")
+    storage.delete("a/b/one")
+    assert (tmp_path / "stored" / "a" / "b").is_dir()
+    storage.delete("a/b/two")
+    assert not (tmp_path / "stored" / "a" / "b").exists()
+    storage.delete("a/three")
+    assert list(tmp_path.iterdir()) == []
