@@ -20,9 +20,8 @@ from dorylax.experiments import sweep_compare
 from dorylax.experiments.sweep import SEED, Run, Setting, Sweep
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
-from dorylax.settings.strict_yaml import Document, dump, parse
+from dorylax.settings.strict_yaml import Document, dump, parse, read_text
 from dorylax.settings.strict_yaml import Path as Place
-from dorylax.settings.text_file import read_text
 from dorylax.simulation import settings as of_simulations
 from dorylax.simulation.settings import Simulation, flatten, is_of_simulation
 from dorylax.user_code.trust import FolderCode

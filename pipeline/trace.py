@@ -11,7 +11,7 @@ from dorylax.errors import RunWarning
 from dorylax.pipeline.config import TraceKind
 from dorylax.pipeline.timeline import Lanes, Span, nanoseconds
 from dorylax.store import trace
-from dorylax.store.trace import Event, TraceFile
+from dorylax.store.trace import TraceFile
 
 LIMIT = 128 * 2**20
 """Largest size of a sampled trace in bytes."""
@@ -74,16 +74,15 @@ class TraceWriter:
     def __init__(self, path: Path, sampling: Sampling | None, *, epochs: int, continues: bool) -> None:
         self._path, self._sampling, self._epochs = path, sampling, epochs
         self._file: TraceFile | None = None
-        names: list[Event] = []
-        marks: list[Event] = []
         try:
-            self._file, names, marks = TraceFile.resume(path, epochs)
+            self._file = TraceFile(path, epochs)
         except OSError as error:
             _warn(path, error)
+        marks = [] if self._file is None else self._file.marks
         self._arrived: list[Span] = []
         self._names: list[str] = []  # unwritten lines that name lanes
         self._lines: dict[int, list[str]] = {}  # lines of unfinished epochs
-        self._lanes = Lanes(names)
+        self._lanes = Lanes([] if self._file is None else self._file.names)
         self._end = round(1000 * marks[-1]["ts"]) if marks else 0  # nanoseconds
         self._later = 0.0 if continues else self._end / 1e9
         if sampling is not None:

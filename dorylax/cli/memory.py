@@ -16,8 +16,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_rows
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
-from dorylax.trainer.footprint.of_streamed import StreamedEstimate
+from dorylax.trainer.footprint.of_config import StreamedEstimate, estimate, remedies, streamed
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:

@@ -167,7 +167,7 @@ def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None
         records = [folder / name for name in RECORDS]
         files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in records)
         for path in (*files, *records):
-            place.put_file(path.relative_to(folder).as_posix(), path)
+            place.put(path.relative_to(folder).as_posix(), path)
 
 
 def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:

@@ -15,7 +15,7 @@ from dorylax.config.schema import REFERENCES, SECTIONS
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.retired import upgraded
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import read_text
 from dorylax.store.run_directory import RunDirectory
 from dorylax.user_code.references import is_reference
 from dorylax.user_code.trust import FolderCode

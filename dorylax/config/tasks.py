@@ -76,17 +76,10 @@ class TaskSpec(NamedTuple):
     of_vertices: bool = True
 
 
+_UNREGULARISED = {"model.dropout": 0.0, "optimizer.weight_decay": 0.0, "optimizer.weight_decay_on": "all"}
 _GRAPHS = TaskSpec(
     MappingProxyType({"readout": "mean"}),
-    MappingProxyType(
-        {
-            "model.hidden_features": 64,
-            "model.dropout": 0.0,
-            "optimizer.weight_decay": 0.0,
-            "optimizer.weight_decay_on": "all",
-            "data.row_normalise": False,
-        }
-    ),
+    MappingProxyType({"model.hidden_features": 64, **_UNREGULARISED, "data.row_normalise": False}),
     of_vertices=False,
 )
 _LINKS = TaskSpec(
@@ -101,15 +94,7 @@ _LINKS = TaskSpec(
         }
     ),
     # Kipf & Welling's graph auto-encoder (arXiv 1611.07308).
-    MappingProxyType(
-        {
-            "model.hidden_features": 32,
-            "model.dropout": 0.0,
-            "optimizer.weight_decay": 0.0,
-            "optimizer.weight_decay_on": "all",
-            "train.epochs": 200,
-        }
-    ),
+    MappingProxyType({"model.hidden_features": 32, **_UNREGULARISED, "train.epochs": 200}),
     of_vertices=False,
 )
 SPECS: Mapping[str, TaskSpec] = MappingProxyType(

@@ -17,7 +17,7 @@ from dorylax.cost.variation import Variation
 from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import read_text
 from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)

@@ -43,7 +43,7 @@ from dorylax.graph.shard import DIRECTIONS, Sends, Shard
 from dorylax.graph.stored import StoredArrays, open_arrays
 from dorylax.graph.validate import GraphError
 from dorylax.store.base import Content
-from dorylax.store.places import LocalStorage, local_copies, open_storage
+from dorylax.store.places import LocalStorage, open_storage
 
 _ROWS = "row_"
 _AGAIN = "make the partition again (dorylax partition)"
@@ -193,8 +193,8 @@ class ShardedData:
                 copies = cache_directory() / "shards" / hashlib.sha256(repr(entry.files or entry).encode()).hexdigest()
                 files = {name: Content(size, sha256) for name, size, sha256 in entry.files}
                 one = {entry.file: Content(entry.num_bytes, entry.sha256)}  # a shard of version 1
-                path = local_copies(storage, entry.file if files else "", files or one, copies)
-                path = path if files else path / entry.file
+                with storage.verified(entry.file if files else "", files or one, copies) as folder:
+                    path = folder if files else folder / entry.file
         return read_shard(path, identity=self.summary.identity, verify=self._verify)
 
     @cached_property

@@ -84,94 +84,6 @@ class Lasting:
         return False
 
 
-@runtime_checkable
-class _Line(Protocol):
-    """Place of the progress line."""
-
-    def show(self, completed: int, state: str, left: str = "") -> None:
-        """Show the progress of a run, and the time left."""
-        ...
-
-    def close(self, last: str | None) -> None:
-        """Remove the line, or replace it with a last one."""
-        ...
-
-
-@final
-class _OnTerminal:
-    """One line of a terminal, kept up to date by Rich."""
-
-    def __init__(self, label: str, total: int, stream: Lasting, bars: Progress) -> None:
-        self._stream, self._bars = stream, bars
-        self._task = bars.add_task(label, total=total)
-        bars.start()
-
-    def show(self, completed: int, state: str, left: str = "") -> None:
-        """See `_Line`."""
-        self._bars.update(self._task, completed=completed, state=state, left=left)
-
-    def close(self, last: str | None) -> None:
-        """See `_Line`."""
-        self._bars.stop()
-        if last is not None:
-            print(last, file=self._stream, flush=True)
-
-
-@final
-class _InNotebook:
-    """Plain-text output of a notebook cell; the notebook stores only its last state."""
-
-    def __init__(self, label: str, total: int, display: Any, clock: Callable[[], float]) -> None:
-        self._label, self._total, self._clock = label, total, clock
-        self._shown = -math.inf
-        self._state = (0, "")
-        self._handle = display.display(_text(""), raw=True, display_id=True)
-
-    def show(self, completed: int, state: str, left: str = "") -> None:
-        """See `_Line`."""
-        self._state = (completed, _joined(state, left))
-        if self._clock() - self._shown >= _SECONDS["notebook"]:
-            self._shown = self._clock()
-            self._handle.update(_text(self._line()), raw=True)
-
-    def close(self, last: str | None) -> None:
-        """See `_Line`; after an interrupted run, the last progress stays visible."""
-        self._handle.update(_text(self._line() if last is None else last), raw=True)
-
-    def _line(self) -> str:
-        completed, state = self._state
-        full = _WIDTH * completed // max(1, self._total)
-        return f"{self._label} {'━' * full}{'╌' * (_WIDTH - full)} {state}"
-
-
-def _joined(state: str, left: str) -> str:
-    return f"{state}  {left}" if left else state
-
-
-def _text(line: str) -> dict[str, str]:
-    return {"text/plain": line}
-
-
-@final
-class _InLog:
-    """A new line of a log for each update."""
-
-    def __init__(self, label: str, stream: Lasting, clock: Callable[[], float]) -> None:
-        self._label, self._stream, self._clock = label, stream, clock
-        self._shown = clock()
-
-    def show(self, completed: int, state: str, left: str = "") -> None:  # noqa: ARG002
-        """See `_Line`."""
-        if self._clock() - self._shown >= _SECONDS["log"]:
-            self._shown = self._clock()
-            print(f"{self._label}: {_joined(state, left)}", file=self._stream, flush=True)
-
-    def close(self, last: str | None) -> None:
-        """See `_Line`."""
-        if last is not None:
-            print(last, file=self._stream, flush=True)
-
-
 @final
 class ProgressBar:
     """Observer that updates one line of a terminal or a notebook, and replaces it with the result at the end.
@@ -199,7 +111,10 @@ class ProgressBar:
         self._clock = clock
         self._always = always
         self._seconds: deque[float] = deque(maxlen=_WINDOW)
-        self._line: _Line | None = None
+        self._shows = False
+        self._bars: Progress | None = None  # of a terminal
+        self._cell: Any = None  # output of a notebook, which stores only its last state
+        self._text, self._written = "", -math.inf  # last line without a terminal, and the time of the last one written
         self._total = 0
         self._judged = ""
         # Clock and epoch at the end of the first epoch seen here; the time before it includes compilation.
@@ -215,19 +130,22 @@ class ProgressBar:
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """Show the line, on a terminal, in a notebook, or with `always`."""
-        self._total = total_epochs
+        self._total, self._written = total_epochs, -math.inf
         if self._display is not None:
-            self._line = _InNotebook(self._label, total_epochs, self._display, self._clock)
+            self._cell = self._display.display({"text/plain": ""}, raw=True, display_id=True)
         elif (bars := terminal_bars(self._stream)) is not None:
-            self._line = _OnTerminal(self._label, total_epochs, self._stream, bars)
+            self._bars, self._task = bars, bars.add_task(self._label, total=total_epochs)
+            bars.start()
         elif self._always:
-            self._line = _InLog(self._label, self._stream, self._clock)
-        if self._line is not None:
-            self._line.show(first_epoch, "compiling …")
+            self._written = self._clock()
+        else:
+            return
+        self._shows = True
+        self._show(first_epoch, "compiling …")
 
     def epoch(self, record: EpochRecord) -> None:
         """Update the line."""
-        if self._line is None:
+        if not self._shows:
             return
         done = record.epoch + 1
         now = self._clock()
@@ -246,7 +164,7 @@ class ProgressBar:
         elif self._total > done:
             start, first = self._mark
             left = f"{duration((now - start) / (done - first) * (self._total - done))} left"
-        self._line.show(done, "  ".join(parts), left)
+        self._show(done, "  ".join(parts), left)
 
     def finished(self, result: TrainResult) -> None:
         """Replace the line with the result."""
@@ -260,10 +178,37 @@ class ProgressBar:
         """Remove the line and restore the terminal; safe to repeat."""
         self._end(None)
 
+    def _show(self, completed: int, state: str, left: str = "") -> None:
+        """Show the progress and the time left; without a terminal, at most every few seconds."""
+        if self._bars is not None:
+            self._bars.update(self._task, completed=completed, state=state, left=left)
+            return
+        words = f"{state}  {left}" if left else state
+        if self._cell is None:
+            self._text = f"{self._label}: {words}"
+        else:
+            full = _WIDTH * completed // max(1, self._total)
+            self._text = f"{self._label} {'━' * full}{'╌' * (_WIDTH - full)} {words}"
+        if self._clock() - self._written >= _SECONDS["log" if self._cell is None else "notebook"]:
+            self._written = self._clock()
+            self._write(self._text)
+
+    def _write(self, line: str) -> None:
+        if self._cell is None:
+            print(line, file=self._stream, flush=True)
+        else:
+            self._cell.update({"text/plain": line}, raw=True)
+
     def _end(self, last: str | None) -> None:
-        if self._line is not None:
-            self._line.close(last)
-            self._line = None
+        if not self._shows:
+            return
+        self._shows = False
+        if self._bars is not None:
+            self._bars.stop()
+        if last is None and self._cell is not None:
+            last = self._text  # after an interrupted run, the last progress stays visible
+        if last is not None:
+            self._write(last)
 
 
 @final

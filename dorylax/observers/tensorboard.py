@@ -12,7 +12,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from dorylax.errors import InputError
 from dorylax.runs.metric import ACCURACIES
 from dorylax.store.durable import sync_file
-from dorylax.store.run_directory import RunDirectoryError
+from dorylax.store.run_directory import RunDirectoryError, access
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, Mask, TrainResult
@@ -79,7 +79,7 @@ class TensorBoard:
         """
         self.close()
         library = self._library
-        with self._guarded():
+        with access(self._folder, "written"):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file = _new_file(self._folder, first_epoch)
             # The library treats relative paths such as "s3:…" as cloud storage.
@@ -124,7 +124,7 @@ class TensorBoard:
             }
         self._write_scalars(len(result.history), scalars)
         self.close()
-        with self._guarded():
+        with access(self._folder, "written"):
             sync_file(self._file)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class TensorBoard:
         """
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with self._guarded():
+            with access(self._folder, "written"):
                 writer.close()
 
     def _write_scalars(self, step: int, scalars: Mapping[str, float | None]) -> None:
@@ -149,18 +149,11 @@ class TensorBoard:
     def _write(self, event: Any) -> None:
         if self._writer is None:
             return
-        with self._guarded():
+        with access(self._folder, "written"):
             self._writer.write(event.SerializeToString())
             if time.monotonic() - self._flushed > _FLUSH_SECONDS:
                 self._writer.flush()
                 self._flushed = time.monotonic()
-
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunDirectoryError(f"{self._folder} cannot be written: {error}", refused=True) from error
 
 
 def _new_file(folder: Path, first_epoch: int) -> Path:

@@ -63,14 +63,12 @@ def plot(history: Sequence[Any], best_epoch: int | None, metric: MetricKind) -> 
         epochs = [record.epoch for record in history]
         loss.plot(epochs, [record.loss for record in history], color=series(0))
         _label(loss, "training loss, with dropout")
+        scale = 100 if metric.fraction else 1
         for place, (split, name) in enumerate(_SPLITS.items()):
-            known = [(record.epoch, record.score(split)) for record in history]
-            values = [(epoch, value) for epoch, value in known if value is not None]
-            if values:
-                x, y = zip(*values, strict=True)
-                judged.plot(
-                    x, [100 * value if metric.fraction else value for value in y], color=series(place), label=name
-                )
+            scores = [(record.epoch, record.score(split)) for record in history]
+            known = [(epoch, scale * value) for epoch, value in scores if value is not None]
+            if known:
+                judged.plot(*zip(*known, strict=True), color=series(place), label=name)
         if best_epoch is not None:
             judged.axvline(best_epoch, color=MUTED.light, linewidth=1, linestyle=(0, (4, 3)))
             left = best_epoch > 0.6 * max(epochs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 
 class MetricKind(NamedTuple):
@@ -33,22 +33,6 @@ class MetricKind(NamedTuple):
         return f"{100 * value:.1f} %" if self.fraction else f"{value:.4f}"
 
 
-MetricName = Literal[
-    "accuracy",
-    "micro_f1",
-    "macro_f1",
-    "roc_auc",
-    "average_precision",
-    "mrr",
-    "hits_at_10",
-    "hits_at_20",
-    "hits_at_50",
-    "hits_at_100",
-    "mae",
-    "rmse",
-    "r2",
-    "loss",
-]
 METRICS: Mapping[str, MetricKind] = MappingProxyType(
     {
         "accuracy": MetricKind("accuracy"),
@@ -68,6 +52,10 @@ METRICS: Mapping[str, MetricKind] = MappingProxyType(
     }
 )
 """Metrics by name; `train.metric` takes these."""
+if TYPE_CHECKING:
+    MetricName = str
+else:
+    MetricName = Literal[tuple(METRICS)]
 ACCURACIES = ("accuracy", "micro_f1")
 """Metrics whose values are called accuracies in records and tables."""
 

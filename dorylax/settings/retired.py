@@ -30,21 +30,15 @@ _REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
 """Replacements of a retired setting, from its value in an old run. Runs with scaled delays keep it and are refused."""
 
 
-def upgraded(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's settings, in sections or with dotted keys, in this version's terms."""
+def upgraded(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a run's settings, in sections or with dotted keys, in this version's terms; `prefix` begins their keys."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
+        replace = _REPLACED.get(f"{prefix}{name}")
         if isinstance(value, Mapping):
-            found[name] = _upgraded(f"{name}.", value)
+            found[name] = upgraded(value, f"{prefix}{name}.")
+        elif replace is None:
+            found[name] = value
         else:
-            found |= _upgraded("", {name: value})
-    return found
-
-
-def _upgraded(prefix: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        replaced = _REPLACED.get(f"{prefix}{name}")
-        new = {name: value} if replaced is None else replaced(value)
-        found |= {key.removeprefix(prefix): one for key, one in new.items()}
+            found |= {key.removeprefix(prefix): one for key, one in replace(value).items()}
     return found

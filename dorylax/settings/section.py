@@ -15,8 +15,7 @@ from pydantic.fields import FieldInfo
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.retired import RETIRED
-from dorylax.settings.strict_yaml import Document, parse
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import Document, parse, read_text
 from dorylax.settings.words import core, expected, nullable, problem
 
 

@@ -23,7 +23,7 @@ from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Section, Text
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import read_text
 from dorylax.simulation.paper import GRAPHS
 from dorylax.simulation.scenario import Backend, GraphSizes, Scenario, virtual_config
 from dorylax.user_code.trust import FolderCode

@@ -22,7 +22,7 @@ import numpy as np
 
 from dorylax.store.base import Content
 from dorylax.store.old_checkpoints import npz_arrays
-from dorylax.store.places import open_storage, verified
+from dorylax.store.places import open_storage
 
 _ALIGNMENT = 64
 
@@ -95,7 +95,7 @@ def read_part(part: Part) -> dict[Any, np.ndarray]:
         ValueError, KeyError, TypeError: The index is not of this file.
     """
     files = {part.file: Content(part.size, part.sha256)}
-    with contextlib.closing(open_storage(part.place)) as storage, verified(storage, "", files) as folder:
+    with contextlib.closing(open_storage(part.place)) as storage, storage.verified("", files) as folder:
         path = folder / part.file
         if part.file.endswith(".npz"):
             return npz_arrays(path, part.arrays)

@@ -1,20 +1,20 @@
-"""The contract of a storage: named files, each whole or absent, in a folder (`local`) or in S3 (`s3`).
+"""The contract of a storage: named files, each whole or absent, in a folder or in S3 (`dorylax.store.places`).
 
 All methods raise OSError if the storage or the disk refuses.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, final
 
 from dorylax.errors import DorylaxError, named
-from dorylax.store.durable import arriving_file
 
 _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
 # `s3:/bucket`, with one slash, is a typing error and no folder `s3:`.
@@ -106,10 +106,6 @@ class Storage(ABC):
         """Read a small file; raise FileNotFoundError if there is none."""
 
     @abstractmethod
-    def copy_to(self, name: str, file: BinaryIO) -> None:
-        """Copy a file into an open file of this machine; raise FileNotFoundError if there is none."""
-
-    @abstractmethod
     def put(self, name: str, content: Writable) -> None:
         """Store a file, and the folders of its name; after an error, the old file is unchanged."""
 
@@ -121,34 +117,26 @@ class Storage(ABC):
     def clear(self, folder: str = "") -> None:
         """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it."""
 
+    @abstractmethod
+    def verified(
+        self, folder: str, files: Mapping[str, Content], copies: Path | None = None
+    ) -> contextlib.AbstractContextManager[Path]:
+        """Give a folder of this machine with verified files of a stored folder: that folder itself, or copies.
+
+        Any number of processes may share a folder of copies, if all their files of one name have the same content.
+
+        Args:
+            folder: Name of the stored folder; "" for the whole storage.
+            files: Names in this folder, and their contents.
+            copies: Folder in which copies stay, made if missing; None for a temporary folder.
+
+        Raises:
+            FileNotFoundError: The storage lacks a file.
+            StorageError: A file has other content. Existing copies are unchanged after any error.
+        """
+
     def close(self) -> None:  # noqa: B027 (a folder has nothing to close)
         """Close connections; a second call does nothing."""
-
-    def fetch(self, name: str, path: Path, content: Content) -> None:
-        """Copy a file to a path of this machine, replacing a file there, if its content is as expected.
-
-        Raises:
-            FileNotFoundError: No file has this name.
-            StorageError: The file has other content. `path` is unchanged after any error.
-        """
-        shown = str(self.path(name))
-        with arriving_file(path) as part:
-            self.copy_to(name, part)
-            part.flush()
-            check_content(Path(part.name), content, shown)
-
-    def put_file(self, name: str, path: Path) -> Content:
-        """Store a copy of a file of this machine, and return its content.
-
-        Raises:
-            StorageError: The file changed during the copy; the stored file is deleted.
-        """
-        content = content_of(path)
-        self.put(name, path)
-        if content_of(path) != content:
-            self.delete(name)
-            raise StorageError(f"{path} changed while it was put to {self.url}/{name}: run again when nobody writes it")
-        return content
 
 
 def content_of(path: Path) -> Content:
@@ -158,17 +146,14 @@ def content_of(path: Path) -> Content:
         return Content(file.tell(), sha256)
 
 
-def check_content(path: Path, expected: Content, shown: str) -> None:
+def check_content(path: Path, expected: Content, shown: str | None = None) -> None:
     """Raise StorageError unless a file of this machine, called `shown` in the message, has the expected content."""
-    with named(path):
-        size = path.stat().st_size
-    problem = f"it has {size:,} bytes, expected {expected.size:,}"
-    if size == expected.size:
-        found = content_of(path).sha256
-        if found == expected.sha256:
-            return
-        problem = f"its SHA-256 is {found}, expected {expected.sha256}"
-    raise StorageError(f"{shown} is damaged or another file: {problem}", damaged=True)
+    found = content_of(path)
+    if found != expected:
+        problem = f"its SHA-256 is {found.sha256}, expected {expected.sha256}"
+        if found.size != expected.size:
+            problem = f"it has {found.size:,} bytes, expected {expected.size:,}"
+        raise StorageError(f"{shown or path} is damaged or another file: {problem}", damaged=True)
 
 
 def check_name(name: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dorylax.store.base import Content, Storage
-from dorylax.store.places import verified
 
 _Key = TypeVar("_Key", bound=Hashable)
 _HOSTS = "hosts/"
@@ -32,7 +31,7 @@ def read(
         ValueError, KeyError, TypeError: The content is damaged.
     """
     own = {name: content for name, content in files.items() if not name.startswith(_HOSTS)}
-    with verified(storage, folder, own) as here:
+    with storage.verified(folder, own) as here:
         record = json.loads((here / "record.json").read_bytes())
         return _arrays(here / "arrays", record["arrays"]), record
 

@@ -5,7 +5,7 @@ them replaces the closing bracket. A full disk therefore leaves the old file, an
 at which `read` stops.
 
 *Marks* are events of phase "i" with the number of epochs finished before them. A run that continues from a checkpoint cuts
-the file back to the mark of its epochs (`TraceFile.resume`), because it repeats the later ones.
+the file back to the mark of its epochs (`TraceFile`), because it repeats the later ones.
 
 All functions that write raise OSError if the file system refuses.
 """
@@ -43,55 +43,43 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 @final
 class TraceFile:
-    """An open trace; make it with `create` or `resume`.
+    """An open trace, cut back to the last mark of at most a number of epochs; a new one if there is no such mark.
+
+    Args:
+        path: The file.
+        epochs: Number of finished epochs.
 
     Attributes:
         path: The file.
         size: Its number of bytes.
+        names: Its events of phase "M", which name processes and threads.
+        marks: Its marks.
     """
 
-    def __init__(self, path: Path, flags: int, size: int) -> None:
-        self.path, self.size = path, size
-        self._file = os.fdopen(open_in_place(path, os.O_RDWR | flags), "r+b", buffering=0)
-
-    @classmethod
-    def create(cls, path: Path) -> TraceFile:
-        """Make a trace without events; it replaces an existing one."""
-        file = cls(path, os.O_CREAT | os.O_TRUNC, len(_HEAD + _TAIL))
+    def __init__(self, path: Path, epochs: int = 0) -> None:
+        self.path, self.size = path, len(_HEAD + _TAIL)
+        self.names, self.marks, end = _kept(path, epochs)
+        new = os.O_CREAT | os.O_TRUNC
+        self._file = os.fdopen(open_in_place(path, os.O_RDWR | (0 if end else new)), "r+b", buffering=0)
         try:
-            file._put(_HEAD + _TAIL, 0)
+            if end:
+                self._end_at(end)
+            else:
+                self._put(_HEAD + _TAIL, 0)
         except BaseException:
-            file._file.close()
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._file.close()
+            if not end:
+                with contextlib.suppress(OSError):
+                    path.unlink()
             raise
-        return file
-
-    @classmethod
-    def resume(cls, path: Path, epochs: int) -> tuple[TraceFile, list[Event], list[Event]]:
-        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none.
-
-        Returns:
-            The trace, its events of phase "M", which name processes and threads, and its marks.
-        """
-        names, marks, end = _kept(path, epochs)
-        if not end:
-            return cls.create(path), [], []
-        file = cls(path, 0, end + len(_TAIL))
-        try:
-            file._end_at(end)
-        except BaseException:
-            file._file.close()
-            raise
-        return file, names, marks
 
     def append(self, lines: list[str]) -> None:
         """Append events (`line_of`); after an error, the file is unchanged."""
         if not lines:
             return
-        separator = "\n" if self.size == len(_HEAD + _TAIL) else ",\n"
-        content = (separator + ",\n".join(lines)).encode() + _TAIL
         begin = self.size - len(_TAIL)
+        separator = "\n" if begin == len(_HEAD) else ",\n"
+        content = (separator + ",\n".join(lines)).encode() + _TAIL
         try:
             self._put(content[len(_TAIL) :], self.size)
             self._put(content[: len(_TAIL)], begin)
@@ -114,7 +102,8 @@ class TraceFile:
     def _end_at(self, place: int) -> None:
         """End the file at a place with the closing bracket, which comes first: there is room for it, even on a full disk."""
         self._put(_TAIL, place)
-        self._file.truncate(place + len(_TAIL))
+        self.size = place + len(_TAIL)
+        self._file.truncate(self.size)
 
     def _put(self, content: bytes, place: int) -> None:
         left = memoryview(content)
@@ -141,9 +130,9 @@ def mark(epochs: int, microseconds: float, size: int) -> dict[str, Any]:
 
 
 def cut(path: Path, epochs: int) -> None:
-    """Cut a trace back as `TraceFile.resume` does; remove a trace without such a mark."""
+    """Cut a trace back as `TraceFile` does; remove a trace without such a mark."""
     if _kept(path, epochs)[2]:
-        TraceFile.resume(path, epochs)[0].close()
+        TraceFile(path, epochs).close()
     else:
         path.unlink(missing_ok=True)
 

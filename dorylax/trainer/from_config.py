@@ -11,7 +11,7 @@ from flax import nnx
 
 from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig
+from dorylax.config.schema import KEYS, DataConfig
 from dorylax.graph import datasets
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
@@ -19,12 +19,24 @@ from dorylax.graph.labels import Labels
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.ray_cluster.config import RayConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import extra
 from dorylax.store.run_directory import UserCode, differences, listed
 from dorylax.tasks import make_task
 from dorylax.trainer.optimizer import make_optimizer
-from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of
+
+# An order of vertices that changes numbers is compared separately, as part of the checkpoints.
+_FREE = frozenset(key for key, field in KEYS.items() if extra(field, "continuable"))
+# Settings for placing and scheduling tasks; in virtual time they determine the cluster's speed. Two affect how sums are
+# formed.
+_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.graph_threads"} | (
+    {*map(TensorConfig.key, TensorConfig.options()), *map(RayConfig.key, RayConfig.options())}
+    - {"tensor.backend", "tensor.streaming"}
+)
 
 
 def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: Labels | None = None) -> Dataset:
@@ -132,3 +144,8 @@ def settings(config: RunConfig) -> dict[str, Any]:
     """Return the dotted settings that a continued run must share; see `free_settings`."""
     free = free_settings(config.pipeline)
     return {key: value for key, value in config.dotted().items() if key not in free}
+
+
+def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:
+    """Return the dotted settings that a continued run may change."""
+    return _FREE | _FREE_ON_THE_REAL_CLOCK if pipeline is not None and pipeline.clock == "real" else _FREE

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
+
+import jax
 
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset, arrays_of
@@ -14,19 +17,23 @@ from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.runs.result import Stopped, TrainingError, TrainResult
+from dorylax.runs.metric import METRICS
+from dorylax.runs.result import EpochRecord, Stopped, TrainingError, TrainResult
 from dorylax.store.metrics import MetricsWriter
 from dorylax.store.servers import ServersWriter
-from dorylax.trainer.epoch import run_epoch
-from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.options import stop_reason
-from dorylax.trainer.runners.base import EpochRunner
+from dorylax.trainer.runners.base import EpochRunner, Evaluate
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.trained import TrainedModel
+
+_WHAT_TO_TRY = (
+    "Try a lower optimizer.learning_rate, data.row_normalise=true or optax.clip_by_global_norm; on one machine "
+    "JAX_DEBUG_NANS=1 in the environment, or jax.config.update('jax_debug_nans', True) before fit(), names the line that "
+    "makes the first NaN"
+)
 
 
 @final
@@ -82,12 +89,12 @@ class TrainingLoop:
             loop.spend("compile", self.machine.check_memory())
             if files is not None:
                 files.directory.remove_summary()
-            evaluation = self._start(loop)
+            evaluate, counts = self._start(loop), mask_counts(self.data)
         last: int | None = None  # number of epochs after which the run stops for a signal
         while stopped is None:
             try:
                 try:
-                    record = run_epoch(runner, evaluation, self.train, loop)
+                    record = self._epoch(evaluate, counts, loop)
                 finally:  # also after an error: results of changed data, even a divergence, are never saved
                     if isinstance(self.data, ShardedData):
                         self.data.check_unchanged()
@@ -116,14 +123,13 @@ class TrainingLoop:
         self._summarise(result)
         return result
 
-    def _start(self, loop: LoopState) -> Evaluation:
-        """Start the runner; return the evaluation of its epochs."""
-        runner, functions = self.runner, self.functions
-        evaluate = runner.evaluate
-        if evaluate is not None:
+    def _start(self, loop: LoopState) -> Evaluate:
+        """Start the runner; return the evaluation of its epochs, compiled once: an exact forward pass without dropout."""
+        runner, machine, data = self.runner, self.machine, self.data
+        if runner.evaluate is not None:
+            evaluate = runner.evaluate
             runner.start(loop, None)
-            return Evaluation(functions.objective, evaluate, mask_counts(self.data))
-        machine, data = self.machine, self.data
+            return evaluate
         assert not isinstance(data, ShardedData)
         arrays = machine.arrays
         loop.spend("compile", machine.order_seconds)
@@ -131,16 +137,51 @@ class TrainingLoop:
         runner.start(loop, machine.training_arrays)
         only_evaluated = () if runner.reads_features else (data.features,)
         release(*only_evaluated)
-        here = OneMachineEvaluation(
-            functions,
-            machine.forward,
-            runner.kept,
-            arrays,
-            self.parts.streams,
-            loop=loop,
-            only_here=only_evaluated,
-        )
-        return Evaluation(functions.objective, here, mask_counts(data))
+        inputs = (self.parts.streams, machine.forward.kept_of(runner.kept), arrays)
+        compiled, seconds = self.functions.evaluation(machine.forward).prepare(loop.params, loop.state, inputs)
+        loop.spend("compile", seconds)
+
+        def evaluate_here(params: Tree, state: Tree) -> tuple[Any, bool]:
+            result: Any = compiled(params, state, inputs)
+            sums, nan = jax.device_get(result)
+            release(*only_evaluated)  # the pages of memory-mapped features
+            return sums, bool(nan)
+
+        return evaluate_here
+
+    def _epoch(self, evaluate: Evaluate, counts: Sequence[int], loop: LoopState) -> EpochRecord:
+        """Train the next epoch, check it, evaluate it where the settings say so, and add it to the state.
+
+        Args:
+            evaluate: Evaluates parameters.
+            counts: Numbers of vertices of the three masks; an empty one has no score.
+            loop: The state.
+
+        Raises:
+            TrainingError: The loss is NaN or infinite, or, after the update, an output is NaN or the metric of an
+                evaluation is not finite. The state is then marked as diverged, and its history lacks the epoch.
+        """
+        epoch, train, objective = loop.epochs, self.train, self.functions.objective
+        loss, seconds, dollars = self.runner.run(loop)
+        loop.spend("train", seconds)
+        if not math.isfinite(loss):
+            loop.diverged = True
+            raise TrainingError(f"the training loss is {loss} in epoch {epoch}. {_WHAT_TO_TRY}")
+        scores: list[float | None] = [None, None, None]
+        if train.evaluates(epoch):
+            begin = time.perf_counter()
+            sums, nan = evaluate(loop.params, loop.state)
+            scores = [objective.score(sums, mask) if count else None for mask, count in enumerate(counts)]
+            loop.spend("evaluate", time.perf_counter() - begin)
+            if nan or not all(math.isfinite(score) for score in scores if score is not None):
+                loop.diverged = True
+                title = METRICS[objective.metric].title
+                counted = objective.metric in ("accuracy", "micro_f1", "macro_f1")
+                what = "outputs are NaN" if counted else f"{title} is not finite or outputs are NaN"
+                raise TrainingError(f"the model's {what} after the update of epoch {epoch}. {_WHAT_TO_TRY}")
+        record = EpochRecord.judged(epoch, loss, scores, objective.metric, seconds=seconds, dollars=dollars)
+        loop.add(record, regular=train.evaluates_regularly(epoch))
+        return record
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """Build the result; set the model and `predict` before writing files, so that a full disk loses no parameters."""
@@ -180,4 +221,13 @@ class TrainingLoop:
             self.files.summarise(result, self.train.seed)
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return stop_reason(self.train, loop.history, None if loop.best is None else loop.best.epoch)
+        """Return the reason to stop after the epochs so far; None to continue."""
+        train, best = self.train, loop.best
+        if best is not None and best.validated:
+            value, judge = best.score("val"), METRICS[best.judge]
+            if train.goal is not None and value is not None and judge.reaches(value, train.goal):
+                return "target"
+            last = loop.history[-1]
+            if train.patience is not None and last.evaluated and last.epoch - best.epoch >= train.patience:
+                return "patience"
+        return "epochs" if loop.epochs >= train.epochs else None

@@ -40,12 +40,11 @@ from dorylax.trainer.loop import TrainingLoop
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.model_parts import further_inputs, parts_of
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.runners.streamed import StreamedRunner
-from dorylax.trainer.saving.description import describe_run
+from dorylax.trainer.saving.content import describe_run
 from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
@@ -218,7 +217,7 @@ class Trainer:
         self._kept_as: Path | None = None
         self._optimizer = optimizer
         self._pipeline = pipeline
-        free = free_settings(pipeline)
+        free = from_config.free_settings(pipeline)
         of_pipeline = {} if pipeline is None else pipeline.dotted()
         self._settings: dict[str, Any] = {
             "train.eval_every": eval_every,
@@ -355,17 +354,10 @@ class Trainer:
             stack.callback(runner.close)
             if self.run_directory is not None:
                 stack.enter_context(held(self.run_directory))
-                files = RunFiles.create(
-                    self.run_directory,
-                    self._written_config(),
-                    self._describe(fresh),
-                    checkpoints=self.options.checkpoints,
-                    kept_as=self._kept_as,
-                    user_code=self._user_code,
-                    free=free_settings(self._pipeline),
-                    keep=self._keep_checkpoints,
-                    resume=resumes,
-                )
+                free = from_config.free_settings(self._pipeline)
+                directory = RunDirectory.claim(self.run_directory, self._written_config(), free=free, resume=resumes)
+                files = self._files(directory, fresh)
+                files.check(resume=resumes)
             # A program without a run directory saves no state, so signals keep their usual effect.
             requests = None
             if files is not None or answers:
@@ -527,13 +519,7 @@ class Trainer:
             raise ValueError(f'epoch must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
-            directory = RunDirectory.open(self.run_directory)
-            files = RunFiles(
-                directory,
-                self._describe(fresh),
-                places=Places.of(directory, self.options.checkpoints, self._kept_as),
-                user_code=self._user_code,
-            )
+            files = self._files(RunDirectory.open(self.run_directory), fresh)
             self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
             raise TrainingError("there are no trained parameters: call fit() first, or give a run with a checkpoint")
@@ -628,13 +614,21 @@ class Trainer:
         loop.spend("compile", seconds)
         return loop
 
-    def _describe(self, fresh: LoopState) -> dict[str, Any]:
+    def _files(self, directory: RunDirectory, fresh: LoopState) -> RunFiles:
         # The order is noted only if it changes numbers, so that a resumed run may name the same order differently.
         order: dict[str, Any] = {} if self._machine.order == "given" else {"single.order": self._machine.order}
         if self._machine.streamed is not None:
             order = {"single.streamed": True}
-        return describe_run(
+        described = describe_run(
             self._parts, fresh.opt_state, self.data, seed=self.options.seed, settings=self._settings | order
+        )
+        return RunFiles(
+            directory,
+            described,
+            checkpoints=self.options.checkpoints,
+            kept_as=self._kept_as,
+            user_code=self._user_code,
+            keep=self._keep_checkpoints,
         )
 
     def _written_config(self) -> dict[str, Any]:

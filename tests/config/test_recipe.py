@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.config.recipe import PUBLISHED_FOR, default
-from dorylax.config.tuned import TUNED
+from dorylax.config.recipe import PUBLISHED_FOR, TUNED, default
 from dorylax.graph import datasets
 from dorylax.layers.registry import MODELS
 

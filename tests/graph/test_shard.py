@@ -216,7 +216,7 @@ def test_a_host_fetches_its_own_file_alone(place: str, tmp_path: Path, cached: P
     assert ShardedData.find(place) is None
     storage = open_storage(place)
     for path in folder.rglob("*.*"):
-        storage.put_file(path.relative_to(folder).as_posix(), path)
+        storage.put(path.relative_to(folder).as_posix(), path)
     found = ShardedData.find(place)
     assert found is not None
     assert found.summary == here.summary
@@ -230,7 +230,7 @@ def test_a_host_fetches_its_own_file_alone(place: str, tmp_path: Path, cached: P
     found.shard(1)
     assert (shard.first, shard.last) == (30, 60)
     assert len(rows["rows features"]) == 30
-    storage.put_file("server-0/in_offsets.npy", folder / "server-1/in_offsets.npy")
+    storage.put("server-0/in_offsets.npy", folder / "server-1/in_offsets.npy")
     with pytest.raises(StorageError, match=r"server-0/in_offsets\.npy"):
         found.shard(0)
 

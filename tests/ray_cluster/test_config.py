@@ -9,7 +9,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.trainer.options import free_settings
+from dorylax.trainer.from_config import free_settings
 
 SETTINGS = {"ray.address": "10.0.0.1:6379", "ray.hosts_per_node": 2, "ray.cpus": 3}
 

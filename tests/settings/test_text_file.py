@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import read_text
 
 
 def test_what_is_named_wrongly_is_the_users(tmp_path: Path) -> None:

@@ -35,16 +35,16 @@ def test_what_is_put_is_listed_and_read(storage: Storage) -> None:
 
 @pytest.mark.parametrize("content", [b"", SMALL, LARGE], ids=["empty", "small", "large"])
 def test_files_there_and_back(storage: Storage, tmp_path: Path, content: bytes) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
+    source = tmp_path / "source"
     source.write_bytes(content)
-    target.write_bytes(b"old")
-    assert storage.put_file("folder/file", source) == of(content) == content_of(source)
-    storage.fetch("folder/file", target, of(content))
-    assert target.read_bytes() == content
+    assert content_of(source) == of(content)
+    storage.put("folder/file", source)
+    with storage.verified("folder", {"file": of(content)}) as folder:
+        assert (folder / "file").read_bytes() == content
     assert storage.names() == ["folder/file"]
 
 
-def test_a_function_writes_a_file_that_is_there_whole_or_not_at_all(storage: Storage, tmp_path: Path) -> None:
+def test_a_function_writes_a_file_that_is_there_whole_or_not_at_all(storage: Storage) -> None:
     storage.put("a/one", b"old")
 
     def half(file: BinaryIO) -> None:
@@ -55,8 +55,7 @@ def test_a_function_writes_a_file_that_is_there_whole_or_not_at_all(storage: Sto
         storage.put("a/one", half)
     assert (storage.names(), storage.read("a/one")) == (["a/one"], b"old")
     storage.put("a/one", lambda file: file.write(LARGE))
-    storage.fetch("a/one", tmp_path / "target", of(LARGE))
-    assert storage.names() == ["a/one"]
+    assert (storage.names(), storage.read("a/one")) == (["a/one"], LARGE)
 
 
 def test_files_of_killed_processes_are_not_listed_and_are_cleared(storage: Storage) -> None:
@@ -93,63 +92,38 @@ def test_what_is_deleted_is_gone(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("other", [SMALL[:-1], SMALL[:-1] + b"!"], ids=["cut off", "changed"])
-def test_what_is_not_expected_is_not_fetched(storage: Storage, tmp_path: Path, other: bytes) -> None:
-    storage.put("one", other)
-    target = tmp_path / "target"
-    target.write_bytes(b"old")
-    told = re.escape(f"{storage.url}/one is damaged or another file: ") + "it.* (bytes|SHA-256).* expected "
-    with pytest.raises(StorageError, match=f"^{told}"):
-        storage.fetch("one", target, of(SMALL))
-    assert target.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["target"]
+def test_other_content_than_expected_is_refused(storage: Storage, tmp_path: Path, other: bytes) -> None:
+    storage.put("a/one", other)
+    told = re.escape(f"{storage.url}/a/one is damaged or another file: ") + "it.* (bytes|SHA-256).* expected "
+    for copies in (None, tmp_path / "copies"):
+        with (
+            pytest.raises(StorageError, match=f"^{told}"),
+            storage.verified("a", {"one": of(SMALL)}, copies),
+        ):
+            pass
+    assert not list((tmp_path / "copies").rglob("*"))
 
 
-def test_what_is_not_there_is_told_by_its_place(storage: Storage, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(storage: Storage, tmp_path: Path) -> None:
     storage.put("one", SMALL)
-    for ask in (storage.read, lambda name: storage.fetch(name, tmp_path / "target", of(SMALL))):
-        with pytest.raises(FileNotFoundError, match=re.escape(f"{storage.url}/none")):
-            ask("none")
-    assert not (tmp_path / "target").exists()
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{storage.url}/none")):
+        storage.read("none")
+    with pytest.raises(FileNotFoundError, match="none"), storage.verified("", {"none": of(SMALL)}):
+        pass
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        storage.put_file("two", tmp_path / "nowhere")
+        storage.put("two", tmp_path / "nowhere")
     assert storage.names() == ["one"]
 
 
-def test_a_full_disk_leaves_nothing(storage: Storage, tmp_path: Path) -> None:
-    storage.put("one", SMALL)
-    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "missing" / "target"))):
-        storage.fetch("one", tmp_path / "missing" / "target", of(SMALL))
-
-
-@pytest.mark.parametrize("size", [3, len(LARGE)])
-def test_a_file_that_changes_while_it_is_put(
-    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(LARGE[:size])
-    known, changed = content_of(source), iter([True])
-
-    def then_changed(path: Path) -> Content:
-        if path != source or not next(changed, False):
-            return content_of(path)
-        source.write_bytes(b"!" * size)
-        return known
-
-    monkeypatch.setattr("dorylax.store.base.content_of", then_changed)
-    with pytest.raises(StorageError, match=f"^{re.escape(str(source))} changed while it was .*: run again when nobody"):
-        storage.put_file("one", source)
-    assert storage.names() == []
-
-
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../other", "a/../../b", "a//b", "a/", ".", "a\0b"])
-def test_names_lead_nowhere_else(storage: Storage, tmp_path: Path, name: str) -> None:
+def test_names_lead_nowhere_else(storage: Storage, name: str) -> None:
     for ask in (
         storage.read,
         storage.delete,
         lambda name: storage.clear(name or "/"),
         lambda name: storage.put(name, SMALL),
-        lambda name: storage.put_file(name, Path(__file__)),
-        lambda name: storage.fetch(name, tmp_path / "target", of(SMALL)),
+        lambda name: storage.put(name, Path(__file__)),
+        lambda name: storage.verified("", {name: of(SMALL)}).__enter__(),
     ):
         with pytest.raises(StorageError, match="is no name of a stored file: it must be relative"):
             ask(name)

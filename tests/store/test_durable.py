@@ -16,8 +16,6 @@ from dorylax.store import durable
 from dorylax.store.durable import (
     arriving_file,
     make_folder,
-    move_file,
-    open_in_place,
     remove_file,
     remove_folder,
     sync_file,
@@ -243,19 +241,17 @@ def test_a_link_to_a_folder_is_replaced(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [elsewhere, link]
 
 
-def test_what_is_removed_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_folder_goes_at_once_and_stays_removed(
+    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path / "folder", two_files)
+    del synced[:]
+    remove_folder(tmp_path / "folder")
+    assert (synced, list(tmp_path.iterdir())) == ([tmp_path], [])
     write_folder(tmp_path / "folder", two_files)
     monkeypatch.setattr(durable.shutil, "rmtree", lambda path, **options: None)  # as if the process died here
     remove_folder(tmp_path / "folder")
     assert [temporary_target(path.name) for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_what_is_removed_stays_removed(tmp_path: Path, synced: list[Path]) -> None:
-    write_folder(tmp_path / "folder", two_files)
-    del synced[:]
-    remove_folder(tmp_path / "folder")
-    assert synced == [tmp_path]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,14 +341,6 @@ def test_what_was_appended_is_put_on_disk(tmp_path: Path, synced: list[Path], mo
     with pytest.raises(OSError, match="No space left on device") as caught:
         sync_file(path)
     assert caught.value.filename == str(path)
-
-
-def test_a_file_gets_its_name_when_its_content_is_on_disk(tmp_path: Path, done: list[str]) -> None:
-    (tmp_path / "part").write_text("new")
-    (tmp_path / "file").write_text("old")
-    move_file(tmp_path / "part", tmp_path / "file")
-    assert done == ["fsync", "replace", "fsync"]
-    assert _content(tmp_path) == {"file": "new"}
 
 
 def test_an_error_in_a_new_folder_names_the_file_where_it_is_to_come(tmp_path: Path) -> None:
@@ -455,31 +443,6 @@ def test_without_locks_age_tells_what_was_left(tmp_path: Path, monkeypatch: pyte
         os.utime(path, (path.stat().st_mtime - month,) * 2)
     write_file(tmp_path / "a", "new")
     assert {path.name for path in tmp_path.iterdir()} == {"a", grown.name}  # a file in it is new
-
-
-@pytest.mark.parametrize("content", ["victim", None], ids=["file", "nothing"])
-def test_a_link_is_not_opened_in_place(tmp_path: Path, content: str | None) -> None:
-    victim, link = tmp_path / "victim", tmp_path / "link"
-    if content is not None:
-        victim.write_text(content)
-    link.symlink_to(victim)
-    for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_APPEND):
-        with pytest.raises(OSError, match="link is a symbolic link: remove that link"):
-            open_in_place(link, flags)
-    assert (victim.read_text() if victim.exists() else None) == content
-
-
-def test_a_large_file_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    path.write_bytes(b"old")
-    with pytest.raises(OSError, match="No space left") as told, arriving_file(path) as file:
-        half(file)
-    assert told.value.filename == str(path)
-    assert [one.name for one in tmp_path.iterdir()] == ["a.npz"]
-    assert path.read_bytes() == b"old"
-    with pytest.raises(FileNotFoundError) as told, arriving_file(tmp_path / "no" / "a.npz"):
-        pass
-    assert told.value.filename == str(tmp_path / "no" / "a.npz")
 
 
 def test_a_large_file_that_is_taken_for_a_leftover_before_it_is_locked(

@@ -175,29 +175,20 @@ def test_folders_that_could_not_all_be_made_are_removed(tmp_path: Path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_holder_may_be_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["ends", "killed"])
+def test_a_holder_may_be_waited_for(tmp_path: Path, killed: bool) -> None:
     process = _holder(tmp_path)
     told: list[str] = []
 
     def ends(holder: str) -> None:
         told.append(holder)
+        if killed:
+            process.kill()
         _end(process)
 
     with locked(tmp_path, waiting=ends), pytest.raises(RunError, match="this process"), locked(tmp_path):
         pass
     assert told[0].startswith(f"process {process.pid}, since")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_who_waited_for_one_that_was_killed_is_named(tmp_path: Path) -> None:
-    process = _holder(tmp_path)
-
-    def dies(_: str) -> None:
-        process.kill()
-        process.communicate(timeout=30)
-
-    with locked(tmp_path, waiting=dies), pytest.raises(RunError, match="this process"), locked(tmp_path):
-        pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -229,14 +220,3 @@ def test_a_folder_that_its_holder_removes_meanwhile_is_made_again(
     monkeypatch.setattr(os, "open", late)
     with locked(folder):
         assert (folder / LOCK).is_file()
-
-
-def test_a_caller_may_refuse_to_wait(tmp_path: Path) -> None:
-    def refuse(holder: str) -> None:
-        raise ValueError(f"in use by {holder}")
-
-    with locked(tmp_path):
-        with pytest.raises(ValueError, match=r"^in use by this process, since"), locked(tmp_path, waiting=refuse):
-            pass
-        with pytest.raises(RunError, match="this process"), locked(tmp_path):  # the first still holds it
-            pass

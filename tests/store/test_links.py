@@ -48,7 +48,7 @@ WRITERS = {
     "servers": _servers,
     "new lines": lambda path: write_lines(path, 1, [{}]),
     "trace": _trace,
-    "new trace": _refused(TraceFile.create),
+    "new trace": _refused(TraceFile),
     "lines": _refused(lambda path: append_lines(path, 1, [{}])),
 }
 
@@ -64,7 +64,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path, write: Callable[[Path], None
 
 def test_a_trace_is_not_cut_through_a_link(tmp_path: Path) -> None:
     victim, link = tmp_path / "victim.json", tmp_path / "trace.json"
-    TraceFile.create(victim).close()
+    TraceFile(victim).close()
     link.symlink_to(victim)
     before = victim.read_bytes()
     cut(link, 0)  # it has no mark, and would begin anew

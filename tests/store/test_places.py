@@ -1,4 +1,4 @@
-"""Copies of stored files: made once, checked whenever they are used, shared by processes."""
+"""Folders of stored files, and copies: made once, checked whenever they are used, shared by processes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import pytest
 
 from dorylax.store.base import Content, Storage, StorageError, content_of
 from dorylax.store.durable import arriving_file
-from dorylax.store.places import local_copies, open_storage, verified
+from dorylax.store.places import LocalStorage, open_storage
 
 
 def put(storage: Storage, name: str, content: bytes, tmp_path: Path) -> Content:
     source = tmp_path / "source"
     source.write_bytes(content)
-    return storage.put_file(name, source)
+    storage.put(name, source)
+    return content_of(source)
 
 
 def copied(storage: Storage, name: str, content: Content, copies: Path) -> Path:
     folder, _, file = name.rpartition("/")
-    return local_copies(storage, folder, {file: content}, copies) / file
+    with storage.verified(folder, {file: content}, copies) as found:
+        return found / file
 
 
 def test_files_of_this_machine_are_read_where_they_lie(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "stored"))
     content = put(storage, "a/one", b"content", tmp_path)
     assert copied(storage, "a/one", content, tmp_path / "copies") == tmp_path / "stored" / "a" / "one"
-    with verified(storage, "a", {"one": content}) as folder:
+    with storage.verified("a", {"one": content}) as folder:
         assert folder == tmp_path / "stored" / "a"
     assert not (tmp_path / "copies").exists()
     storage.put("a/one", b"CONTENT")
@@ -50,7 +52,7 @@ def test_others_are_fetched_once(s3: Storage, tmp_path: Path, monkeypatch: pytes
 
 def test_temporary_copies_are_removed(s3: Storage, tmp_path: Path) -> None:
     contents = {name: put(s3, f"a/{name}", name.encode(), tmp_path) for name in ("one", "deep/two")}
-    with verified(s3, "a", contents) as folder:
+    with s3.verified("a", contents) as folder:
         assert {name: (folder / name).read_bytes() for name in contents} == {"one": b"one", "deep/two": b"deep/two"}
     assert not folder.exists()
 
@@ -90,3 +92,15 @@ def test_two_fetch_at_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.Monk
     assert found == [copies / "one"] * 2
     assert content_of(found[0]) == content
     assert list(copies.iterdir()) == [found[0]]
+
+
+def test_empty_folders_go_with_their_last_file(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "stored")
+    for name in ("a/b/one", "a/b/two", "a/three"):
+        storage.put(name, b"")
+    storage.delete("a/b/one")
+    assert (tmp_path / "stored" / "a" / "b").is_dir()
+    storage.delete("a/b/two")
+    assert not (tmp_path / "stored" / "a" / "b").exists()
+    storage.delete("a/three")
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from support.run_directories import begun
 
 from dorylax.errors import RunWarning
 from dorylax.store.digest import sealed
-from dorylax.store.run_directory import RunDirectory, RunDirectoryError
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, differences
 
 CONFIG = {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": (1, 2)}}
 
@@ -256,3 +256,9 @@ def test_notes_in_a_configuration_are_no_edit(tmp_path):
     whole = run.config
     run.config_path.write_text(run.config_path.read_text().replace("\n", "  # a note\n") + "\n# another\n")
     assert run.config == whole
+
+
+def test_a_section_that_is_missing_differs_key_by_key():
+    old, new = {"train": {"epochs": 3}}, {"train": {"epochs": 3}, "pipeline": {"servers": 2, "staleness": None}}
+    assert differences(old, new) == {"pipeline.servers": (None, 2)}
+    assert differences(new, old) == {"pipeline.servers": (2, None)}

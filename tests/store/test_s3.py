@@ -56,7 +56,7 @@ def test_a_bucket_that_is_not_there(aws: Cloud, tmp_path: Path) -> None:
         for ask in (
             storage.names,
             lambda: storage.put("one", b""),
-            lambda: storage.put_file("one", tmp_path / "source"),
+            lambda: storage.put("one", tmp_path / "source"),
             lambda: storage.read("one"),
             lambda: storage.delete("one"),
         ):
@@ -131,7 +131,7 @@ def test_an_upload_that_breaks_off_leaves_what_was_there(
 
     monkeypatch.setattr(client, "upload_part", second_fails)
     with pytest.raises(StorageError, match=f"^{s3.url}/one: S3 cannot be reached"):
-        s3.put_file("one", source)
+        s3.put("one", source)
     assert 2 in parts
     assert (s3.names(), s3.read("one")) == (["one"], b"old")
     with contextlib.closing(boto3.client("s3")) as other:
@@ -145,8 +145,8 @@ def test_a_disk_that_is_full_is_none_of_s3s(s3: Storage, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(s3._client, "download_fileobj", full)  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="No space left on device") as caught:
-        s3.fetch("one", tmp_path / "target", CONTENT)
-    assert caught.value.filename == str(tmp_path / "target")
+        s3.verified("", {"one": CONTENT}, tmp_path).__enter__()
+    assert caught.value.filename == str(tmp_path / "one")
     assert not isinstance(caught.value, StorageError)
     assert list(tmp_path.iterdir()) == []
 
@@ -157,11 +157,12 @@ def test_a_connection_that_breaks_leaves_nothing(s3: Storage, tmp_path: Path, mo
         raise exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
     (tmp_path / "source").write_bytes(LARGE)
-    content = s3.put_file("one", tmp_path / "source")
+    s3.put("one", tmp_path / "source")
+    content = content_of(tmp_path / "source")
     with monkeypatch.context() as patch:
         patch.setattr(s3._client, "download_fileobj", broken)  # type: ignore[attr-defined]
         with pytest.raises(StorageError, match=f"^{s3.url}/one: S3 cannot be reached"):
-            s3.fetch("one", tmp_path / "target", content)
-    assert [path.name for path in tmp_path.iterdir()] == ["source"]
-    s3.fetch("one", tmp_path / "target", content)
-    assert content_of(tmp_path / "target") == content
+            s3.verified("", {"one": content}, tmp_path / "copies").__enter__()
+    assert list((tmp_path / "copies").iterdir()) == []
+    with s3.verified("", {"one": content}, tmp_path / "copies") as folder:
+        assert content_of(folder / "one") == content

@@ -25,7 +25,7 @@ def named(lane: int) -> dict[str, Any]:
 
 def write(path: Path, *, epochs: int, first: int = 0) -> None:
     """A trace with a lane, two tasks and a mark for each epoch."""
-    file = TraceFile.create(path)
+    file = TraceFile(path)
     for epoch in range(first, epochs):
         events = [named(epoch), task(epoch), task(epoch), mark(epoch + 1, 2.5 * epoch, file.size)]
         file.append([line_of(event) for event in events])
@@ -39,7 +39,7 @@ def epochs_in(path: Path) -> list[int]:
 
 
 def test_it_is_strict_json_whenever_nothing_is_being_written(tmp_path: Path) -> None:
-    file = TraceFile.create(tmp_path / "trace.json")
+    file = TraceFile(tmp_path / "trace.json")
     events: list[dict[str, Any]] = []
     for count in (0, 1, 0, 2):
         file.append([line_of(task(k)) for k in range(count)])
@@ -57,10 +57,10 @@ def test_it_is_strict_json_whenever_nothing_is_being_written(tmp_path: Path) -> 
 def test_going_on_drops_what_will_be_done_again(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=5)
-    file, names, marks = TraceFile.resume(path, 3)
+    file = TraceFile(path, 3)
     assert epochs_in(path) == [0, 0, 1, 1, 2, 2]
-    assert [event["args"]["epochs"] for event in marks] == [1, 2, 3]
-    assert names == [named(0), named(1), named(2)]
+    assert [event["args"]["epochs"] for event in file.marks] == [1, 2, 3]
+    assert file.names == [named(0), named(1), named(2)]
     file.append([line_of(task(3))])
     file.close()
     assert epochs_in(path) == [0, 0, 1, 1, 2, 2, 3]
@@ -70,9 +70,9 @@ def test_a_mark_that_goes_back_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=4)
     path.write_text(path.read_text().replace('"epochs":2', '"epochs":0'))
-    file, _, marks = TraceFile.resume(path, 4)
+    file = TraceFile(path, 4)
     file.close()
-    assert [event["args"]["epochs"] for event in marks] == [1]
+    assert [event["args"]["epochs"] for event in file.marks] == [1]
     assert epochs_in(path) == [0, 0]
 
 
@@ -83,10 +83,10 @@ def test_a_trace_without_a_mark_of_these_epochs_begins_anew(tmp_path: Path) -> N
             path.write_bytes(content)
         elif content is not None:
             write(path, epochs=5, first=content)
-        file, names, marks = TraceFile.resume(path, epochs)
+        file = TraceFile(path, epochs)
         file.close()
         assert epochs_in(path) == []
-        assert names == marks == []
+        assert file.names == file.marks == []
 
 
 def test_where_nothing_is_traced_what_will_be_done_again_is_dropped_all_the_same(tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
     for content in begun:
         path.write_bytes(content)
         assert [event["args"]["epoch"] for event in read(path) if event["ph"] == "X"] == [0, 0, 1, 1]
-        TraceFile.resume(path, 3)[0].close()  # the mark of the third lies behind the bracket
+        TraceFile(path, 3).close()  # the mark of the third lies behind the bracket
         assert epochs_in(path) == [0, 0, 1, 1]
     for end in range(0, len(before), 7):
         path.write_bytes(before[:end])
         found = [event["args"]["epoch"] for event in read(path) if event["ph"] == "X"]
         assert found == [0, 0, 1, 1][: len(found)]
-        TraceFile.resume(path, 2)[0].close()
+        TraceFile(path, 2).close()
         assert epochs_in(path) in ([], [0, 0], [0, 0, 1, 1])
 
 
@@ -128,7 +128,7 @@ def test_killed_between_two_writes_it_is_what_it_was_and_lines_behind_it(
     """Also where these begin with a task and end with a mark, since no lane is new."""
     path = tmp_path / "trace.json"
     write(path, epochs=2)
-    file, *_ = TraceFile.resume(path, 2)
+    file = TraceFile(path, 2)
     before, found = path.read_bytes(), []
     pwrite = os.pwrite
 
@@ -144,7 +144,7 @@ def test_killed_between_two_writes_it_is_what_it_was_and_lines_behind_it(
     between, _ = found
     assert between.startswith(before)
     path.write_bytes(between)
-    TraceFile.resume(path, 3)[0].close()
+    TraceFile(path, 3).close()
     assert path.read_bytes() == before
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_leaves_what_was_there(
 ) -> None:
     path = tmp_path / "trace.json"
     write(path, epochs=2)
-    file, *_ = TraceFile.resume(path, 2)
+    file = TraceFile(path, 2)
     before = path.read_bytes()
     monkeypatch.setattr(os, "pwrite", full(failing, short))
     with pytest.raises(OSError, match="No space"):
@@ -177,7 +177,7 @@ def test_short_writes_are_gone_on_with(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pwrite", full(1, 3))
     with pytest.raises(OSError, match="No space"):
-        TraceFile.create(tmp_path / "trace.json")
+        TraceFile(tmp_path / "trace.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -195,12 +195,12 @@ def test_a_flipped_bit_ends_it_and_nothing_else(tmp_path: Path, monkeypatch: pyt
             path.write_bytes(flipped)
             found = list(read(path))
             assert [list(event) for event in found] == [list(event) for event in events[: len(found)]]
-            file, names, marks = TraceFile.resume(path, 2)
+            file = TraceFile(path, 2)
             file.close()
-            told = [event["args"]["epochs"] for event in marks]
+            told = [event["args"]["epochs"] for event in file.marks]
             assert told == sorted(told)
-            assert all({"ts", "args"} <= event.keys() and "bytes" in event["args"] for event in marks)
-            assert all({"name", "pid", "tid"} <= event.keys() for event in names)
+            assert all({"ts", "args"} <= event.keys() and "bytes" in event["args"] for event in file.marks)
+            assert all({"name", "pid", "tid"} <= event.keys() for event in file.names)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_flipped_bit_ends_it_and_nothing_else(tmp_path: Path, monkeypatch: pyt
     ],
 )
 def test_a_task_that_is_none_ends_it(tmp_path: Path, damage: tuple[str, str]) -> None:
-    file = TraceFile.create(tmp_path / "trace.json")
+    file = TraceFile(tmp_path / "trace.json")
     file.append([line_of(task(1)), line_of(task(1)).replace(*damage), line_of(task(1))])
     file.close()
     assert list(read(file.path)) == [task(1)]

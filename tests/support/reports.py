@@ -117,7 +117,7 @@ def leave(folder: Path, run: Run) -> None:
     writer = ServersWriter(found.servers_path, 0)
     for epoch in range(EPOCHS):
         writer.write(servers(epoch, seconds(run), rows if epoch else {}))
-    file = TraceFile.create(found.trace_path)
+    file = TraceFile(found.trace_path)
     file.append([line_of(event) for event in trace(seconds(run))])
     file.close()
 

@@ -22,8 +22,7 @@ def test_features_that_steps_do_not_read_are_given_back(
     """Once after hoisting, then after each evaluation."""
     data = dorylax.load("communities", size="tiny")
     found: list[object] = []
-    for module in ("loop", "evaluation"):
-        monkeypatch.setattr(f"dorylax.trainer.{module}.release", lambda *arrays: found.extend(arrays))
+    monkeypatch.setattr("dorylax.trainer.loop.release", lambda *arrays: found.extend(arrays))
     Trainer.from_config(_config(model__dropout=dropout, train__epochs=2), data).fit()
     assert len(found) == (3 if given_back else 0)
     assert all(array is data.features for array in found)

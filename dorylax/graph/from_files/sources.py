@@ -17,7 +17,7 @@ from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.mapped import State, difference, state_of
 from dorylax.graph.validate import GraphError
 from dorylax.store.base import Location
-from dorylax.store.s3 import S3Storage
+from dorylax.store.places import S3Storage
 
 _PARTS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 _LABELS = {"node-label.npz": ":node_label", "node-label.csv.gz": ""}

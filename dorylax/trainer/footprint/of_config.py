@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dorylax.config.resolve import RunConfig
 from dorylax.config.tasks import SPECS
@@ -20,7 +21,7 @@ from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import resident_bytes
 from dorylax.memory.estimate import Compiled, Estimate, Process, Remedy, gibibytes
 from dorylax.memory.hosts import estimate_hosts
-from dorylax.memory.phases import phases
+from dorylax.memory.phases import held, phases
 from dorylax.memory.sources import shape_of
 from dorylax.pipeline.prepare import prepare, prepared_for
 from dorylax.program.jaxpr.errors import SplitError
@@ -28,12 +29,14 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
-from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
+from dorylax.streaming.layout import INDEX
+from dorylax.streaming.residency import even_units
 from dorylax.trainer.footprint.of_trainer import clearly_fits, compiled_on_shapes, parameter_bytes, tree_bytes
 from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.step.objective import Objective
+from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_out_both, plan_within, programs
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
@@ -43,6 +46,46 @@ _ADDRESSABLE = 2**47  # bytes, of a process on 64-bit processors
 _TRIAL_SECONDS = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
 _HOST = ("load", "order", "cut")  # phases that no model changes
+
+
+class StreamedEstimate(NamedTuple):
+    """The layouts of a streamed run's programs, and the bytes that its process holds in addition."""
+
+    layouts: Layouts
+    base: int
+
+    @property
+    def memory(self) -> int:
+        """Peak bytes in memory."""
+        training, evaluation = self.layouts
+        return self.base + max(training.bytes, training.lasting_bytes + evaluation.bytes)
+
+    @property
+    def disk(self) -> int:
+        """Bytes of files during the run."""
+        return sum(layout.scratch_bytes for layout in self.layouts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate as JSON values, in bytes; "edges" are those traversed in an epoch."""
+        training = self.layouts.training
+        read, written = training.traffic
+        edges = training.index_reads * training.num_edges
+        return {
+            "memory": self.memory,
+            "disk": self.disk,
+            "epoch": {"read": read, "written": written, "edges": edges},
+            "once": {"read": training.traffic_of_once[0], "written": training.traffic_of_once[1]},
+        }
+
+    def __str__(self) -> str:
+        training = self.layouts.training
+        read, written = training.traffic
+        times = training.index_reads
+        return (
+            f"streams its data from disk: {gibibytes(self.memory)} in memory, {gibibytes(self.disk)} of files; an epoch "
+            f"reads {gibibytes(read)}, writes {gibibytes(written)} and goes through the edges {times} "
+            f"time{'' if times == 1 else 's'}"
+        )
 
 
 def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
@@ -109,20 +152,61 @@ def remedies(config: RunConfig, found: Estimate) -> tuple[Remedy, ...]:
 
 
 def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
-    """Estimate the memory of a run that does not fit, if it streams its data; `found` is the estimate in memory.
+    """Estimate the memory, disk space and traffic of a run that does not fit, if it streams its data from disk.
+
+    Args:
+        config: The run.
+        found: Its estimate in memory.
 
     Raises:
-        SplitError: The run cannot be streamed; the message gives the reason.
+        SplitError: The run cannot be streamed, does not fit even then, or its data cannot be loaded; the message gives the
+            reason.
     """
     if config.pipeline is not None:
         raise SplitError("servers hold their rows in memory: leave out pipeline.*")
     if config.single.only_in_memory:
         raise SplitError(config.single.only_in_memory)
-    if found.limit is None:
+    limit = found.limit
+    if limit is None:
         raise SplitError("this system does not say how much memory there is: give single.memory_limit")
     functions, parts, _ = _model(config, found.shape)
     scratch = None if config.single.scratch is None else Path(config.single.scratch)
-    return estimate_streamed(found, parts, functions.objective, found.limit, scratch)
+    shape, load = found.shape, found.phases[0]
+    V, E, train = shape.num_vertices, shape.num_edges, shape.num_labelled
+    mapped = [name for name in ("features", "graph") if shape.storage(name) == "mapped"]
+    # The system evicts pages of mapped files if memory is scarce.
+    stays = load.total - sum(load.parts.get(name, 0) for name in mapped)
+    if load.name == "load" and stays > limit.bytes:
+        raise SplitError(
+            f"loading the data takes {gibibytes(stays)}: give an archive that can be used where it lies "
+            "(features as float32, indices as int32, every edge with its reverse, written by dorylax)"
+        )
+    spec = dataclasses.replace(DataSpec.of(abstract_data(shape), parts.keywords), edge_ids_fit=shape.edge_ids_fit)
+    # Expected `edges_from_labelled`; all edges, the upper bound, if the number of training vertices is unknown.
+    labelled = None if not shape.symmetric or train == V else E if train is None else round(E * train / V)
+
+    def base_of(pair: Programs) -> int:
+        reads_order = any(one.reads_edges("ids", "places", "rows") for one in pair)
+        return found.process.libraries + held(shape, ordered=False) + (4 * E if reads_order else 0)
+
+    def plan(hoists: bool, keeps_apart: bool) -> Plan:
+        pair = programs(parts, spec, functions.objective, hoists=hoists)
+        units = even_units(V, E, *pair)
+        layouts = lay_out_both(
+            pair,
+            units,
+            limit.bytes,
+            base_of(pair),
+            symmetric=shape.symmetric,
+            mapped=frozenset(INDEX if name == "graph" else name for name in mapped),
+            labelled_edges=labelled if keeps_apart else None,
+        )
+        return Plan(pair, units, layouts)
+
+    # Without a known folder, the disk is assumed to be large enough.
+    room = sys.maxsize if scratch is None else free_bytes(scratch)
+    planned = plan_within(room, plan, scratch or Path())
+    return StreamedEstimate(planned.layouts, base_of(planned.programs))
 
 
 def check_config(config: RunConfig) -> None:

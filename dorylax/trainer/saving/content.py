@@ -1,4 +1,4 @@
-"""Conversion between a run's state and the content of a checkpoint."""
+"""The description of a run, and conversion between its state and the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.errors import InputError
-from dorylax.program.model.base import Tree
+from dorylax.graph.data_shape import describe_data
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData
+from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord, Timings
 from dorylax.settings.retired import upgraded
 from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint
 from dorylax.store.run_directory import differences, listed
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
-from dorylax.trainer.saving.description import path_name
 
 # Parts of `data` in a run's description that checkpoints of earlier versions lack.
 _UNSAID = ("data.multilabel", "data.targets", "data.class_names")
@@ -26,6 +28,50 @@ _UNSAID = ("data.multilabel", "data.targets", "data.class_names")
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
 # Name of a checkpoint's group of arrays, and of an entry of its record, for a pipeline's carried state.
 _CARRIED = PARTS_GROUP
+# Trees of `LoopState`, which are groups of arrays, and how each array is made again.
+_TREES: Mapping[str, Any] = {
+    "params": jnp.array,
+    "opt_state": jnp.array,
+    "state": jnp.array,
+    "best_params": np.asarray,
+    "best_state": np.asarray,
+}
+
+
+def describe_run(
+    parts: ModelParts,
+    opt_state: Tree,
+    data: Dataset | ShardedData,
+    *,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Describe a run, as JSON values, by everything that must match for a checkpoint to be continued.
+
+    Args:
+        parts: The model.
+        opt_state: The optimizer's state (arrays or abstract arrays); the optimizer itself is not comparable.
+        data: The data set, or the location of its shards.
+        seed: The run's seed.
+        settings: Other settings that must match.
+    """
+    found = dict(data.summary.description if isinstance(data, ShardedData) else describe_data(data))
+    inputs = found.pop("inputs")
+    taken = {name: inputs[name] for name in parts.keywords.taken(inputs)}
+    return {
+        "model": parts.name,
+        "parameters": _types(parts.params),
+        "state": _types(parts.state),
+        "optimizer_state": _types(opt_state),
+        "seed": seed,
+        "data": {**found, **({"inputs": taken} if taken else {})},
+        "settings": dict(settings),
+    }
+
+
+def _types(tree: Tree) -> dict[str, str]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {_path_name(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 
 def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -35,13 +81,6 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         loop: The state.
         run: Description from `describe_run`.
     """
-    trees = {
-        "params": loop.params,
-        "opt_state": loop.opt_state,
-        "state": loop.state,
-        "best_params": loop.best_params,
-        "best_state": loop.best_state,
-    }
     record = {
         "run": dict(run),
         "history": [entry.to_dict() for entry in loop.history],
@@ -51,7 +90,7 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         "diverged": loop.diverged,
         "report": copy.deepcopy(loop.report),
     }
-    arrays = {group: _named(tree) for group, tree in trees.items()}
+    arrays = {group: _named(getattr(loop, group)) for group in _TREES}
     if loop.carried is not None:
         arrays[_CARRIED] = loop.carried.arrays
         record[_CARRIED] = copy.deepcopy(loop.carried.record)
@@ -79,8 +118,12 @@ def from_checkpoint(
     changed = {name: (old, new) for name, (old, new) in changed.items() if old is not None or name not in _UNSAID}
     if to_predict:
         changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}
-        if changed:
-            _check_widths(checkpoint, run)
+        there, here = record["run"]["data"], run["data"]
+        if changed and any(there[width] != here[width] for width in ("features", "classes")):
+            raise InputError(
+                f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
+                f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
+            )
     if changed:
         raise InputError(
             f"{checkpoint.path} belongs to another run ({listed(changed)}): "
@@ -90,11 +133,7 @@ def from_checkpoint(
     history = [EpochRecord.from_dict(entry) for entry in record["history"]]
     best = record["best_epoch"]
     return LoopState(
-        params=_restored(like.params, arrays["params"], jnp.array),
-        opt_state=_restored(like.opt_state, arrays["opt_state"], jnp.array),
-        state=_restored(like.state, arrays["state"], jnp.array),
-        best_params=_restored(like.best_params, arrays["best_params"], np.asarray),
-        best_state=_restored(like.best_state, arrays["best_state"], np.asarray),
+        **{group: _restored(getattr(like, group), arrays[group], make) for group, make in _TREES.items()},
         history=history,
         best=None if best is None else history[best],
         best_is_last=record["best_is_last"],
@@ -105,27 +144,22 @@ def from_checkpoint(
     )
 
 
-def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
-    """Raise an error in the user's terms if numbers of features or classes differ."""
-    there, here = checkpoint.record["run"]["data"], run["data"]
-    if any(there[width] != here[width] for width in ("features", "classes")):
-        raise InputError(
-            f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
-            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
-        )
-
-
 def _named(tree: Tree) -> dict[str, Any]:
     """Return path → array, with random keys as their key data."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {path_name(path): jax.random.key_data(leaf) if is_key(leaf) else leaf for path, leaf in leaves}
+    return {_path_name(path): jax.random.key_data(leaf) if is_key(leaf) else leaf for path, leaf in leaves}
 
 
 def _restored(like: Tree, arrays: Mapping[str, np.ndarray], make: Any) -> Tree:
     def leaf(path: Any, old: Any) -> Any:
-        array = arrays[path_name(path)]
+        array = arrays[_path_name(path)]
         if is_key(old):
             return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(old))
         return make(array)
 
     return jax.tree_util.tree_map_with_path(leaf, like)
+
+
+def _path_name(path: Any) -> str:
+    """Convert a key path of JAX to a name, with parts joined by dots."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "value"

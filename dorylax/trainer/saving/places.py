@@ -15,8 +15,9 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dorylax.errors import DorylaxError
 from dorylax.store.checkpoint import Checkpoints
@@ -55,8 +56,9 @@ class Places(NamedTuple):
             kept_as: Path that identifies the run if the directory is a working copy; None: the directory's path.
         """
         path = Path(kept_as or directory.path).absolute()
-        before, noted = _before(directory)
         inside = str(directory.checkpoints_path.absolute())
+        noted = _text(lambda: directory.environment["checkpoints"]["place"])
+        before = _text(lambda: directory.config["train"]["checkpoints"])
         if noted is None and before is not None:  # environment.json is damaged
             noted = _below(before, path)
         place = inside if checkpoints is None else _below(checkpoints, path)
@@ -128,11 +130,9 @@ def _below(checkpoints: str, path: Path) -> str:
     return f"{'/'.join([checkpoints.rstrip('/'), *names])}-{digits}"
 
 
-def _before(directory: RunDirectory) -> tuple[str | None, str | None]:
-    """Return the run's former setting and the noted place."""
-    setting = place = None
-    with contextlib.suppress(RunDirectoryError, LookupError, TypeError):  # missing or damaged
-        setting = directory.config["train"]["checkpoints"]
+def _text(read: Callable[[], Any]) -> str | None:
+    """Return a text from a file of a run; None if it is no text, or missing, or the file is damaged."""
     with contextlib.suppress(RunDirectoryError, LookupError, TypeError):
-        place = directory.environment["checkpoints"]["place"]
-    return (setting if isinstance(setting, str) else None), (place if isinstance(place, str) else None)
+        found = read()
+        return found if isinstance(found, str) else None
+    return None

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -37,7 +37,8 @@ class RunFiles:
     Args:
         directory: The run's directory.
         run: Description of the run (`describe_run`), which is compared with those in checkpoints.
-        places: Places of its checkpoints.
+        checkpoints: The setting `train.checkpoints`.
+        kept_as: As for `Places.of`.
         user_code: Files of the user's code that this process runs.
         keep: Number of checkpoints to keep.
 
@@ -50,78 +51,57 @@ class RunFiles:
         directory: RunDirectory,
         run: Mapping[str, Any],
         *,
-        places: Places,
+        checkpoints: str | None,
+        kept_as: Path | None = None,
         user_code: UserCode = MappingProxyType({}),
         keep: int = 2,
     ) -> None:
-        self.directory = directory
-        self._run = run
-        self._user_code = user_code
-        self._places = places
-        self._checkpoints = Checkpoints(places.place, keep=keep)
-        self._former = [Checkpoints(place) for place in places.former]
+        self.directory, self._run, self._user_code = directory, run, user_code
+        self._places = Places.of(directory, checkpoints, kept_as)
+        self._stores = [Checkpoints(place, keep=keep) for place in (self._places.place, *self._places.former)]
+        self._checkpoints = self._stores[0]
         self._owner: bytes | None = None
         self._saved: int | None = None
         self._to_move = False
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
 
-    @classmethod
-    def create(
-        cls,
-        path: Path,
-        config: Mapping[str, Any],
-        run: Mapping[str, Any],
-        *,
-        checkpoints: str | None,
-        kept_as: Path | None,
-        user_code: UserCode,
-        free: Collection[str],
-        keep: int,
-        resume: bool,
-    ) -> RunFiles:
-        """Check that the run may use the directory; `start` writes the first files.
+    def check(self, *, resume: bool) -> None:
+        """Check, without changing anything, that the run may train here; `start` writes the first files.
 
         Args:
-            path: The directory.
-            config: Content of config.yaml.
-            run: As for `RunFiles`.
-            checkpoints: The setting `train.checkpoints`.
-            kept_as: As for `Places.of`.
-            user_code: As for `RunFiles`.
-            free: Dotted keys in which the present config.yaml may differ.
-            keep: As for `RunFiles`.
             resume: Whether the directory may hold epochs.
 
         Raises:
-            RunDirectoryError: As `RunDirectory.claim`; or the directory holds epochs and `resume` is False; or the former
-                place of the checkpoints is gone.
+            RunDirectoryError: The directory holds epochs and `resume` is False; or the former place of the checkpoints is
+                empty, so that the run would silently begin again; or the folder of checkpoints is a symbolic link.
             OSError: The place of the checkpoints cannot be listed.
             RunError: S3 refuses the request.
         """
-        directory = RunDirectory.claim(path, config, free=free, resume=resume)
-        if directory.checkpoints_path.is_symlink():
+        path, noted = self.directory.path, self._places.noted
+        if self.directory.checkpoints_path.is_symlink():
             raise RunDirectoryError(
-                f"{directory.checkpoints_path} is a symbolic link, which may lead to the checkpoints of another run: remove "
-                "that link, and use train.checkpoints to keep checkpoints elsewhere"
+                f"{self.directory.checkpoints_path} is a symbolic link, which may lead to the checkpoints of another run: "
+                "remove that link, and use train.checkpoints to keep checkpoints elsewhere"
             )
-        places = Places.of(directory, checkpoints, kept_as)
-        files = cls(directory, run, places=places, user_code=user_code, keep=keep)
-        epochs = files._checkpoints.epochs()  # always listed, so that an unusable place raises now
+        epochs = self._checkpoints.epochs()  # always listed, so that an unusable place raises now
         if resume:
-            files._check_there()
-            return files
-        if directory.metrics_path.exists() or any(store.epochs() for store in files._stores[1:]):
+            if noted is None or any(store.epochs() for store in self._stores) or Checkpoints(noted).owner() is not None:
+                return
+            raise RunDirectoryError(
+                f"the checkpoints of {path} are gone: there is nothing in {noted}, where they went. Bring them back, or "
+                "choose another run directory to start again"
+            )
+        if self.directory.metrics_path.exists() or any(store.epochs() for store in self._stores[1:]):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume=True, --resume), or choose another run "
                 f"directory, such as {free_name(path)}"
             )
         if epochs:
             raise RunDirectoryError(
-                f"{files._checkpoints} already holds checkpoints of a run in {path}: continue it (resume), or delete "
-                "them, or choose another run directory or train.checkpoints"
+                f"{self._checkpoints} already holds checkpoints of a run in {path}: continue it (resume), or delete them, "
+                "or choose another run directory or train.checkpoints"
             )
-        return files
 
     def start(self, config: Mapping[str, Any], loop: LoopState) -> None:
         """Make the directory and write the files that describe the run; see `RunDirectory.write_start`.
@@ -146,7 +126,7 @@ class RunFiles:
                 there = self._checkpoints.restore(parts=False)
                 assert there is not None
                 loop.carried = dataclasses.replace(loop.carried, parts=there.parts)
-            for place, former in zip(self._places.former, self._former, strict=True):
+            for place, former in zip(self._places.former, self._stores[1:], strict=True):
                 inside = place == str(self.directory.checkpoints_path.absolute())
                 if inside or self._places.is_owner(former.owner()):
                     former.remove_all()
@@ -239,7 +219,19 @@ class RunFiles:
         loop.spend("checkpoint", time.perf_counter() - begin)
 
     def _write(self, number: int, arrays: Arrays, record: Mapping[str, Any], parts: Any = None) -> None:
-        self._check_owner()
+        """Save a checkpoint, unless another process, such as the same run on another machine, has taken over the place."""
+        if self._owner is not None:
+            try:
+                owner = self._checkpoints.owner()
+                if owner is None:
+                    self._checkpoints.own(self._owner)
+            except (OSError, RunError) as error:
+                raise RunError(f"no checkpoint could be written to {self._checkpoints}: {error}") from error
+            if owner is not None and owner != self._owner:
+                raise RunError(
+                    f"{self._checkpoints} belongs to {described(owner)} now, which has begun after this one: nothing was "
+                    "written there"
+                )
         self._checkpoints.save(number, arrays, record, parts)
 
     def _settle(self) -> None:
@@ -252,37 +244,6 @@ class RunFiles:
     def newest(self) -> Checkpoints:
         """The place with the newest checkpoint; the present place if several have one of the same epoch."""
         return min(self._stores, key=lambda store: -max(store.epochs(), default=-1))
-
-    @property
-    def _stores(self) -> list[Checkpoints]:
-        return [self._checkpoints, *self._former]
-
-    def _check_there(self) -> None:
-        """Raise RunDirectoryError if the noted place is empty, since the run would silently restart at its first epoch."""
-        noted = self._places.noted
-        if noted is None or any(store.epochs() for store in self._stores) or Checkpoints(noted).owner() is not None:
-            return
-        raise RunDirectoryError(
-            f"the checkpoints of {self.directory.path} are gone: there is nothing in {noted}, where they went. Bring them "
-            "back, or choose another run directory to start again"
-        )
-
-    def _check_owner(self) -> None:
-        """Raise RunError if another process, such as the same run on another machine, has taken over the place."""
-        if self._owner is None:
-            return
-        try:
-            owner = self._checkpoints.owner()
-            if owner is None:
-                self._checkpoints.own(self._owner)
-        except (OSError, RunError) as error:
-            raise RunError(f"no checkpoint could be written to {self._checkpoints}: {error}") from error
-        if owner not in (None, self._owner):
-            assert owner is not None
-            raise RunError(
-                f"{self._checkpoints} belongs to {described(owner)} now, which has begun after this one: nothing was "
-                "written there"
-            )
 
     def summarise(self, result: TrainResult, seed: int) -> None:
         """Write summary.json; docs/run-directory.md documents its fields."""
@@ -316,8 +277,7 @@ def trained_labels(path: Path, config: RunConfig) -> Labels | None:
         RunError: None of the checkpoints can be read.
     """
     directory = RunDirectory.open(path)
-    places = Places.of(directory, config.train.checkpoints)
-    checkpoint = RunFiles(directory, {}, places=places).newest.restore(parts=False)
+    checkpoint = RunFiles(directory, {}, checkpoints=config.train.checkpoints).newest.restore(parts=False)
     if checkpoint is None:
         return None
     data = checkpoint.record["run"]["data"]

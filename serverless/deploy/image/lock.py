@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.dockerfile import PLATFORMS, wheel_options
-from dorylax.settings.text_file import read_text
+from dorylax.settings.strict_yaml import read_text
 
 PACKAGED = Path(__file__).with_name("wheels.txt")
 """The lock that comes with dorylax."""

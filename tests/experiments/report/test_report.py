@@ -281,7 +281,7 @@ def test_the_command_works_where_the_user_is(
 
 def tasks_of(folder: Path, events: list[dict[str, Any]]) -> pandas.DataFrame:
     """The tasks of a trace with these events."""
-    file = TraceFile.create(folder / "trace.json")
+    file = TraceFile(folder / "trace.json")
     file.append([line_of(event) for event in events])
     file.close()
     return read_trace(folder / "trace.json")

@@ -17,7 +17,7 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.streaming import residency
 from dorylax.trainer.footprint import of_config
-from dorylax.trainer.footprint.of_streamed import StreamedEstimate
+from dorylax.trainer.footprint.of_config import StreamedEstimate
 
 _GIB = 2**30
 

@@ -17,9 +17,8 @@ from dorylax.store.base import StorageError
 from dorylax.store.checkpoint import MANIFEST, OWNER
 from dorylax.store.digest import sealed
 from dorylax.store.durable import write_json
-from dorylax.store.places import open_storage
+from dorylax.store.places import S3Storage, open_storage
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
-from dorylax.store.s3 import S3Storage
 from dorylax.trainer import Trainer, TrainResult
 from dorylax.trainer.saving.places import Places
 
