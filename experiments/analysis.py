@@ -224,7 +224,11 @@ class Group:
 
 
 def analyse(study: Study) -> list[Group]:
-    """Group the runs of a sweep without parts, and compare them; raises RunDirectoryError as `history_of`."""
+    """Group the runs of a sweep without parts, and compare them.
+
+    Raises:
+        RunDirectoryError: A run's metrics.jsonl cannot be read.
+    """
     done = [one for one in study.outcomes if one.status == "done"]
     return grouped(study.sweep, [RunHistory(one.run, history_of(study.folder, one), one.summary) for one in done])
 

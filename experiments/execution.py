@@ -67,9 +67,20 @@ class Executor(Protocol):
     ) -> Generator[RunOutcome, None, None]:
         """Run runs in a folder that this process has locked, or in None to write nothing. Events come in this process.
 
-        Yields the outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a
-        signal has stopped a run. If it is closed early, running runs stop with a checkpoint, as on a signal. Raises
-        OSError if a run has failed, and the file system refuses to record the reason.
+        If the generator is closed early, running runs stop with a checkpoint, as on a signal.
+
+        Args:
+            runs: Runs to execute.
+            folder: The sweep's folder, or None to write nothing.
+            watcher: Receives the events of the runs.
+            options: Options of all runs.
+
+        Yields:
+            The outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a signal
+            has stopped a run.
+
+        Raises:
+            OSError: A run has failed, and the file system refuses to record the reason.
         """
         ...
 

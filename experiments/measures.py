@@ -124,7 +124,11 @@ class Crossing(NamedTuple):
 
 
 def target_of(best: Sequence[float], margin: float = 0.01) -> float:
-    """Mean of the best validation accuracies (fractions) minus a margin; raises ValueError without a run."""
+    """Mean of the best validation accuracies of some runs minus a margin, all fractions.
+
+    Raises:
+        ValueError: There is no run.
+    """
     if not best:
         raise ValueError("a target needs at least one run, got none")
     return float(np.mean(best)) - margin
