@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,12 +20,6 @@ _COMPARE_SIMULATED = ("baseline", "asks", "name")
 _MARGIN = 0.01
 
 
-def refuse_unless(document: Document, good: object, problem: str, *path: str | int) -> None:
-    """Raise a ConfigError that names file and line of the value at a path."""
-    if not good:
-        raise document.error(problem, *path)
-
-
 def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
     """Return the values of each key that varies."""
     return {key: list(dict.fromkeys(point[key] for point, _ in axis)) for axis in axes for key in axis[0][0]}
@@ -33,9 +28,9 @@ def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
 def known_value(document: Document, key: Any, value: Any, values: Mapping[str, list[Any]], *path: str | int) -> None:
     """Refuse a key that does not vary, or a value that it never has."""
     unknown = f"{shown(key)} does not vary here: {did_you_mean(key, list(values))}"
-    refuse_unless(document, key in values, unknown, *path)
+    document.need(key in values, unknown, *path)
     never = f"{key} is never {shown(value)} here, but {', '.join(map(shown, values[key]))}"
-    refuse_unless(document, any(same(value, one) for one in values[key]), never, *path)
+    document.need(any(same(value, one) for one in values[key]), never, *path)
 
 
 def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
@@ -52,12 +47,10 @@ def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
 def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Comparison:
     """Read the part `compare` of a sweep with these axes and runs, which it may `simulate`.
 
-    Raises a ConfigError that names file and line if it has another form, or a run has not exactly one baseline.
+    Raises:
+        ConfigError: The part has another form, or a run has not exactly one baseline; names file and line.
     """
-
-    def need(good: object, problem: str, *inside: str) -> None:
-        refuse_unless(document, good, problem, "compare", *inside)
-
+    need = functools.partial(_need, document, "compare")
     content = document.value["compare"]
     hint = "compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"
     need(isinstance(content, dict) and "baseline" in content, hint)
@@ -101,12 +94,10 @@ def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run],
 def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Published:
     """Read the part `published`: published numbers, each with the runs that it belongs to; arguments as `comparison_of`.
 
-    Raises a ConfigError that names file and line if it has another form, a key does not vary, or a point has no run.
+    Raises:
+        ConfigError: The part has another form, a key does not vary, or a point has no run; names file and line.
     """
-
-    def need(good: object, problem: str, *inside: str | int) -> None:
-        refuse_unless(document, good, problem, "published", *inside)
-
+    need = functools.partial(_need, document, "published")
     content, known = document.value["published"], PUBLISHED if simulate else PUBLISHED_OF_TRAINED
     example = f"`{{source: …, points: [{{at: {{pipeline.mode: async}}, {known[0]}: 0.7}}]}}`"
     wrong = f"published must hold source and points, as in {example}, got {shown(content)}"
@@ -128,6 +119,10 @@ def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], 
         need(any(within(at, run.setting) for run in runs), f"no run is at {shown(at)}", *inside)
         found.append((dict(at), {name: float(number) for name, number in numbers.items()}))
     return Published(source, tuple(found))
+
+
+def _need(document: Document, part: str, good: object, problem: object, *inside: str | int) -> None:
+    document.need(good, problem, part, *inside)
 
 
 def _problem(name: Any, number: Any, known: Sequence[str], *, compared: bool) -> str | None:

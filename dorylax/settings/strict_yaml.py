@@ -88,6 +88,11 @@ class Document:
         """Return an error about the value at `path`, which names file and line."""
         return ConfigError(f"{self.where(*path)}: {problem}")
 
+    def need(self, good: object, problem: object, *path: str | int) -> None:
+        """Raise the `error` about the value at `path` unless it is good."""
+        if not good:
+            raise self.error(problem, *path)
+
 
 def parse(text: str, name: str) -> Document:
     """Read one YAML document, called `name` in errors.
