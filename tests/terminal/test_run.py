@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import click
+import jax
 import pytest
 from rich.table import Table
 
@@ -37,6 +38,10 @@ def _raising(error: BaseException) -> click.Command:
     return click.Command("fail", callback=fail)
 
 
+_NO_THREADS = (
+    "no more threads or processes may be started: raise the limit of this user (ulimit -u) or of the control group "
+    "(pids.max), or end other processes"
+)
 _stopping = click.Command("stop", callback=functools.partial(stop, "told already", 143))
 
 
@@ -56,6 +61,20 @@ _stopping = click.Command("stop", callback=functools.partial(stop, "told already
             "error: this does not fit in memory (cannot allocate): lower model.hidden_features, model.heads or "
             "model.num_layers, or take a smaller graph",
         ),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.\nmore"),
+            1,
+            "error: this does not fit in memory (Out of memory allocating 8 bytes): lower model.hidden_features, "
+            "model.heads or model.num_layers, or take a smaller graph",
+        ),
+        (RuntimeError("can't start new thread"), 1, f"error: {_NO_THREADS}"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), 1, f"error: {_NO_THREADS}"),
+        (
+            ImportError("libjax_common.so: failed to map segment from shared object"),
+            1,
+            "error: the address space does not suffice to load libraries (libjax_common.so): raise the limit (ulimit -v)",
+        ),
+        (OSError("8192 requested and\n4096 written"), 1, "error: 8192 requested and 4096 written"),
         (KeyboardInterrupt(), 130, "\ninterrupted"),
     ],
 )
