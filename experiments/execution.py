@@ -90,14 +90,13 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
 
     A finished run whose newest checkpoint is lost is open again, and continues from the checkpoint before.
     """
-    found = {}
-    for run in sweep.runs:
-        one = RunOutcome(run, "open") if folder is None else inspect(folder, run)
-        if one.status == "done" and run.simulation is None and folder is not None:
-            epochs = one.summary.get("epochs")
-            if epochs is not None and lost_newest(directory(folder, run), run.config.train.checkpoints, epochs):
-                one = RunOutcome(run, "open")
-        found[run.key] = one
+    if folder is None:
+        return {run.key: RunOutcome(run, "open") for run in sweep.runs}
+    found = {run.key: inspect(folder, run) for run in sweep.runs}
+    for key, one in found.items():
+        epochs, checkpoints = one.summary.get("epochs"), one.run.config.train.checkpoints
+        if epochs is not None and lost_newest(directory(folder, one.run), checkpoints, epochs):  # a trained one
+            found[key] = RunOutcome(one.run, "open")
     return found
 
 

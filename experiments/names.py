@@ -50,9 +50,8 @@ def metric_of(summaries: Iterable[Mapping[str, Any]]) -> MetricKind:
 def test_set(config: RunConfig, count: int) -> str:
     """The size of a test set, with the noun of its examples: `1,000 vertices`."""
     task = config.task.name or ""
-    return (
-        f"{count:,} {'pairs' if task == 'link-prediction' else 'graphs' if task.startswith('graph-') else 'vertices'}"
-    )
+    noun = "pairs" if task == "link-prediction" else "graphs" if task.startswith("graph-") else "vertices"
+    return f"{count:,} {noun}"
 
 
 def short_name(setting: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -50,7 +49,10 @@ def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run],
     Raises:
         ConfigError: The part has another form, or a run has not exactly one baseline; names file and line.
     """
-    need = functools.partial(_need, document, "compare")
+
+    def need(good: object, problem: str, *inside: str | int) -> None:
+        document.need(good, problem, "compare", *inside)
+
     content = document.value["compare"]
     hint = "compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"
     need(isinstance(content, dict) and "baseline" in content, hint)
@@ -97,7 +99,10 @@ def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], 
     Raises:
         ConfigError: The part has another form, a key does not vary, or a point has no run; names file and line.
     """
-    need = functools.partial(_need, document, "published")
+
+    def need(good: object, problem: str, *inside: str | int) -> None:
+        document.need(good, problem, "published", *inside)
+
     content, known = document.value["published"], PUBLISHED if simulate else PUBLISHED_OF_TRAINED
     example = f"`{{source: …, points: [{{at: {{pipeline.mode: async}}, {known[0]}: 0.7}}]}}`"
     wrong = f"published must hold source and points, as in {example}, got {shown(content)}"
@@ -114,25 +119,15 @@ def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], 
         for key in at:
             need(key in keys, f"{key} does not vary: {did_you_mean(key, keys)}", *inside, "at", key)
         for name, number in numbers.items():
-            problem = _problem(name, number, known, compared="compare" in document.value)
-            need(problem is None, f"{name} {problem}", *inside, name)
+            near = did_you_mean(name, known)
+            foreign = name in PUBLISHED and name not in known
+            need(not foreign, f"{name} is of simulations, and these runs train: {near}", *inside, name)
+            gives = "a simulation gives" if simulate else "training is compared by"
+            need(name in known, f"{name} is nothing that {gives}: {near}", *inside, name)
+            good = isinstance(number, int | float) and not isinstance(number, bool) and number >= 0
+            need(good, f"{name} must be a number ≥ 0, got {shown(number)}", *inside, name)
+            alone = name.endswith(RATIO) and "compare" not in document.value
+            need(not alone, f"{name} is relative to a baseline: add `compare: {{baseline: …}}`", *inside, name)
         need(any(within(at, run.setting) for run in runs), f"no run is at {shown(at)}", *inside)
         found.append((dict(at), {name: float(number) for name, number in numbers.items()}))
     return Published(source, tuple(found))
-
-
-def _need(document: Document, part: str, good: object, problem: object, *inside: str | int) -> None:
-    document.need(good, problem, part, *inside)
-
-
-def _problem(name: Any, number: Any, known: Sequence[str], *, compared: bool) -> str | None:
-    if name not in known:
-        if name in PUBLISHED:
-            return f"is of simulations, and these runs train: {did_you_mean(name, known)}"
-        gives = "a simulation gives" if known is PUBLISHED else "training is compared by"
-        return f"is nothing that {gives}: {did_you_mean(name, known)}"
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
-        return f"must be a number ≥ 0, got {shown(number)}"
-    if name.endswith(RATIO) and not compared:
-        return "is relative to a baseline: add `compare: {baseline: …}`"
-    return None

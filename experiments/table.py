@@ -102,8 +102,7 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        cells = [row.get(column) for column in columns]
-        writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+        writer.writerow(str(cell).lower() if isinstance(cell, bool) else cell for cell in map(row.get, columns))
     return stream.getvalue()
 
 

@@ -147,8 +147,7 @@ def _small_test_set(groups: Sequence[Group]) -> str:
     sizes = {count: run.run.config for run in runs if (count := run.summary.get("test_examples"))}
     if not sizes or (least := min(sizes)) >= SMALL_TEST_SET:
         return ""
-    which = "smallest test set" if len(sizes) > 1 else "test set"
-    return f" The {which} has only {test_set(sizes[least], least)}."
+    return f" The {'smallest ' * (len(sizes) > 1)}test set has only {test_set(sizes[least], least)}."
 
 
 def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:

@@ -135,14 +135,13 @@ def scalar(text: str) -> Any:
 
 def _check(node: yaml.Node, path: Path, name: str, lines: dict[Path, int], seen_nodes: set[int]) -> None:
     """Note the line of every value; refuse keys that come twice or are not text, and aliases (they may be circular)."""
-    lines.setdefault(path, node.start_mark.line + 1)
+    line = node.start_mark.line + 1
+    lines.setdefault(path, line)
     if id(node) in seen_nodes:
-        raise ConfigError(f"{name}:{node.start_mark.line + 1}: aliases (*name) are not supported, write the value out")
+        raise ConfigError(f"{name}:{line}: aliases (*name) are not supported, write the value out")
     seen_nodes.add(id(node))
     if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):  # by an escape: the loader refuses others
-        raise ConfigError(
-            f"{name}:{node.start_mark.line + 1}: texts must have no control characters, got {node.value!r}"
-        )
+        raise ConfigError(f"{name}:{line}: texts must have no control characters, got {node.value!r}")
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:
