@@ -26,7 +26,7 @@ from dorylax.config import ConfigError
 from dorylax.errors import InputError, RunError
 from dorylax.signals import Terminated
 from dorylax.store.run_directory import RunDirectoryError
-from dorylax.terminal.failures import stop, told_if_interrupted
+from dorylax.terminal.failures import explain, stop, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
 
@@ -74,13 +74,22 @@ _stopping = click.Command("stop", callback=functools.partial(stop, "told already
             1,
             "error: the address space does not suffice to load libraries (libjax_common.so): raise the limit (ulimit -v)",
         ),
-        (OSError("8192 requested and\n4096 written"), 1, "error: 8192 requested and 4096 written"),
         (KeyboardInterrupt(), 130, "\ninterrupted"),
     ],
 )
 def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str) -> None:
     assert run(_raising(error), "fail", []) == code
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_error_of_the_file_system_may_be_a_text_alone() -> None:
+    assert explain(OSError("8192 requested and\n4096 written")) == ("8192 requested and 4096 written", 1)
+    assert explain(OSError()) == ("OSError", 1)
+
+
+def test_bugs_are_not_explained() -> None:
+    bugs = ValueError("not ours"), jax.errors.JaxRuntimeError("INTERNAL: a bug"), ImportError("cannot import name 'x'")
+    assert [explain(bug) for bug in bugs] == [None] * 3
 
 
 def test_a_bug_keeps_its_traceback() -> None:
