@@ -67,7 +67,7 @@ def main() -> None:
         write_edges(Path(text), edges, arguments.vertices)
         with open(text) as whole, open(part, "w") as first:
             first.writelines(islice(whole, arguments.slice))
-        importing = ["import", "--out", out, *memory]
+        importing = ["import", "--overwrite", "--out", out, *memory]
         sort = [shutil.which("sort"), "-n", "-k1,1", "-k2,2", "--parallel", str(len(os.sched_getaffinity(0)))]
         sort += ["-S", arguments.memory.removesuffix("iB"), "-T", name, "-o", str(Path(name) / "sorted"), part]
         sizes = [f"num_vertices={arguments.vertices}", f"num_edges={edges // 2 * 2}"]

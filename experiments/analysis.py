@@ -50,18 +50,12 @@ class RunHistory:
         """The validation accuracies of `evaluated`."""
         return [record.score("val") or 0.0 for record in self.evaluated]
 
-    def crossing(self, target: float) -> measures.Crossing:
-        """The epoch at which validation accuracy reached a target."""
-        found = measures.crossing(self.scores, target)
-        return measures.Crossing(
-            len(self.history) if found.censored else self.evaluated[found.epochs - 1].epoch + 1, found.censored
-        )
-
     def measured(self, target: float) -> dict[str, Any]:
         """The run's numbers: of a simulation, or of training until the target, censored at the last epoch."""
         if self.run.simulation is not None:
             return {**{name: self.summary[name] for name in COMPARED}, "reached": True}
-        epochs, censored = self.crossing(target)
+        evaluations = measures.crossing(self.scores, target)
+        epochs = len(self.history) if evaluations is None else self.evaluated[evaluations - 1].epoch + 1
         return {
             "epochs": float(epochs),
             "seconds": sum(record.seconds for record in self.history[:epochs]),
@@ -69,7 +63,7 @@ class RunHistory:
             "accuracy": score_in(self.summary, "test") if metric_of([self.summary]).fraction else None,
             "best": max(self.scores, default=0.0),
             "last": statistics.fmean(self.scores[-LAST:] or [0.0]),
-            "reached": not censored,
+            "reached": evaluations is not None,
         }
 
 
@@ -224,7 +218,11 @@ class Group:
 
 
 def analyse(study: Study) -> list[Group]:
-    """Group the runs of a sweep without parts, and compare them; raises RunDirectoryError as `history_of`."""
+    """Group the runs of a sweep without parts, and compare them.
+
+    Raises:
+        RunDirectoryError: A run's metrics.jsonl cannot be read.
+    """
     done = [one for one in study.outcomes if one.status == "done"]
     return grouped(study.sweep, [RunHistory(one.run, history_of(study.folder, one), one.summary) for one in done])
 

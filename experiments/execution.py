@@ -67,9 +67,20 @@ class Executor(Protocol):
     ) -> Generator[RunOutcome, None, None]:
         """Run runs in a folder that this process has locked, or in None to write nothing. Events come in this process.
 
-        Yields the outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a
-        signal has stopped a run. If it is closed early, running runs stop with a checkpoint, as on a signal. Raises
-        OSError if a run has failed, and the file system refuses to record the reason.
+        If the generator is closed early, running runs stop with a checkpoint, as on a signal.
+
+        Args:
+            runs: Runs to execute.
+            folder: The sweep's folder, or None to write nothing.
+            watcher: Receives the events of the runs.
+            options: Options of all runs.
+
+        Yields:
+            The outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a signal
+            has stopped a run.
+
+        Raises:
+            OSError: A run has failed, and the file system refuses to record the reason.
         """
         ...
 
@@ -79,14 +90,13 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
 
     A finished run whose newest checkpoint is lost is open again, and continues from the checkpoint before.
     """
-    found = {}
-    for run in sweep.runs:
-        one = RunOutcome(run, "open") if folder is None else inspect(folder, run)
-        if one.status == "done" and run.simulation is None and folder is not None:
-            epochs = one.summary.get("epochs")
-            if epochs is not None and lost_newest(directory(folder, run), run.config.train.checkpoints, epochs):
-                one = RunOutcome(run, "open")
-        found[run.key] = one
+    if folder is None:
+        return {run.key: RunOutcome(run, "open") for run in sweep.runs}
+    found = {run.key: inspect(folder, run) for run in sweep.runs}
+    for key, one in found.items():
+        epochs, checkpoints = one.summary.get("epochs"), one.run.config.train.checkpoints
+        if epochs is not None and lost_newest(directory(folder, one.run), checkpoints, epochs):  # a trained one
+            found[key] = RunOutcome(one.run, "open")
     return found
 
 

@@ -48,8 +48,10 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other sweeps until the body or this process ends.
 
-    Creates a missing folder, and removes it at the end if it is still empty. Raises a ConfigError if another process runs a
-    sweep there.
+    Creates a missing folder, and removes it at the end if it is still empty.
+
+    Raises:
+        ConfigError: Another process runs a sweep there.
     """
 
     def refuse(holder: str) -> None:
@@ -66,7 +68,8 @@ def locked(folder: Path) -> Iterator[None]:
 def check_folder(folder: Path, sweep: Sweep) -> None:
     """Check that this sweep may run in a folder. The sweep's file may have changed since an earlier run.
 
-    Raises a ConfigError if the folder contains another sweep, whose tables would be lost, or figures of the user.
+    Raises:
+        ConfigError: The folder contains another sweep, whose tables would be lost, or figures of the user.
     """
     try:
         name = _noted(folder)["name"]
@@ -78,7 +81,11 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
 
 def check_figures(folder: Path) -> None:
-    """Raise a ConfigError if the folder contains figures, but neither sweep.json nor report.html."""
+    """Check that a report may replace the figures of a folder.
+
+    Raises:
+        ConfigError: The folder contains figures, but neither sweep.json nor report.html.
+    """
     ours = any((folder / name).is_file() for name in (_FILE, "report.html"))
     if (folder / "figures").exists() and not ours:
         raise ConfigError(
@@ -89,7 +96,9 @@ def check_figures(folder: Path) -> None:
 def read_study(folder: Path) -> Study:
     """Read the sweep of a folder and the outcomes of its runs, without executing user code.
 
-    Raises a ConfigError if the folder contains no sweep, or one written by a newer version.
+    Raises:
+        ConfigError: The folder contains no sweep, a damaged one, or one written by a newer version.
+        OSError: The machine fails to read it.
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted["own_options"])

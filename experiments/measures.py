@@ -116,23 +116,20 @@ def of_result(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Crossing(NamedTuple):
-    """Epochs until a run reached a target, or all its epochs if `censored`."""
-
-    epochs: int
-    censored: bool
-
-
 def target_of(best: Sequence[float], margin: float = 0.01) -> float:
-    """Mean of the best validation accuracies (fractions) minus a margin; raises ValueError without a run."""
+    """Mean of the best validation accuracies of some runs minus a margin, all fractions.
+
+    Raises:
+        ValueError: There is no run.
+    """
     if not best:
         raise ValueError("a target needs at least one run, got none")
     return float(np.mean(best)) - margin
 
 
-def crossing(accuracies: Sequence[float], target: float) -> Crossing:
-    """Find the last of the first `WINDOW` evaluations (fractions, one per epoch) whose mean reaches the target."""
+def crossing(accuracies: Sequence[float], target: float) -> int | None:
+    """Return the number of evaluations (fractions) until the mean of `WINDOW` ones reaches the target; None if none does."""
     for end in range(WINDOW, len(accuracies) + 1):
         if statistics.fmean(accuracies[end - WINDOW : end]) >= target:  # exactly rounded
-            return Crossing(end, censored=False)
-    return Crossing(len(accuracies), censored=True)
+            return end
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,13 @@ def metric_of(summaries: Iterable[Mapping[str, Any]]) -> MetricKind:
     return METRICS[next(special, "accuracy")]
 
 
+def test_set(config: RunConfig, count: int) -> str:
+    """The size of a test set, with the noun of its examples: `1,000 vertices`."""
+    task = config.task.name or ""
+    noun = "pairs" if task == "link-prediction" else "graphs" if task.startswith("graph-") else "vertices"
+    return f"{count:,} {noun}"
+
+
 def short_name(setting: Mapping[str, Any]) -> str:
     """The values of a setting in a few words: `gcn, async S=0 per_epoch`.
 
@@ -66,3 +74,13 @@ def short_name(setting: Mapping[str, Any]) -> str:
         else:
             words.append(f"{option}={plain(value)}")
     return ", ".join(words)
+
+
+def fold(text: str, letters: int) -> str:
+    """Break text into lines of at most `letters` characters. Long names of settings also break after `_` and `=`."""
+    lines = [""]
+    for piece in re.findall(rf"[^ _=]{{0,{letters - 1}}}[^ ]? *", text):
+        if len((lines[-1] + piece).rstrip()) > letters:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines if line.strip())

@@ -105,7 +105,8 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
 def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord]:
     """Return the epochs of a run that is done; of simulated epochs only the seconds are known.
 
-    Raises RunDirectoryError if its metrics.jsonl cannot be read.
+    Raises:
+        RunDirectoryError: Its metrics.jsonl cannot be read.
     """
     if outcome.run.simulation is not None:
         epochs = outcome.summary["found"]["simulated_epochs"]
@@ -117,7 +118,8 @@ def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord
 def check_data(sweep: Sweep) -> None:
     """Check that all data sets exist in the given sizes, and that a graph known by its sizes has enough vertices.
 
-    Raises a ConfigError otherwise, which names similar data sets and sizes.
+    Raises:
+        ConfigError: A data set or size does not exist (the text names similar ones), or the graph is too small.
     """
     from dorylax.graph import datasets
     from dorylax.pipeline.prepare import check_counts
@@ -145,14 +147,25 @@ def check_data(sweep: Sweep) -> None:
 def run_one(
     run: Run, folder: Path | None, observer: Observer, cache: DataCache, options: RunOptions = USUAL
 ) -> RunOutcome:
-    """Run or continue one run; an exception of `options.failures` is recorded as its failure."""
+    """Run or continue one run; an exception of `options.failures` is recorded as its failure.
+
+    Args:
+        run: The run.
+        folder: The sweep's folder, or None to write nothing.
+        observer: Receives the epochs.
+        cache: Data sets that are loaded already.
+        options: Options of all runs.
+
+    Raises:
+        Exception: Any other exception of the run.
+        OSError: The failure cannot be recorded.
+    """
     from dorylax.trainer import Trainer
 
     path = None if folder is None else directory(folder, run)
     trainer: Trainer | None = None
     if folder is not None:
-        with contextlib.suppress(OSError):
-            error_file(folder, run).unlink(missing_ok=True)  # else the run counts as failed if a signal stops it
+        forget_failure(folder, run)
     try:
         if run.simulation is not None:
             return simulate_one(run, path, observer)
@@ -189,7 +202,11 @@ def ended(folder: Path, run: Run) -> RunOutcome:
 
 
 def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
-    """Simulate a run; `path` is its directory, or None to write nothing. Raises as `simulate`."""
+    """Simulate a run; `path` is its directory, or None to write nothing.
+
+    Raises:
+        ScenarioError, SplitError, ValueError, OSError: As for `dorylax.simulation.run.simulate`.
+    """
     from dorylax.simulation.run import settling, simulate  # loads JAX
 
     assert run.simulation is not None
@@ -249,6 +266,12 @@ def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
     return RunOutcome(run, "failed", error=_last_line(text))
 
 
+def forget_failure(folder: Path, run: Run) -> None:
+    """Remove the traceback of an earlier attempt; otherwise the run counts as failed if a signal stops it."""
+    with contextlib.suppress(OSError):
+        error_file(folder, run).unlink(missing_ok=True)
+
+
 def clear_errors(folder: Path, outcomes: Iterable[RunOutcome]) -> None:
     """Remove tracebacks of runs that are done by now, and `errors/` if it is empty; call it once nothing runs."""
     with contextlib.suppress(OSError):
@@ -270,9 +293,11 @@ class DataCache:
         self._loaded = dict(loaded or {})
 
     def load(self, config: RunConfig) -> Dataset | ShardedData:
-        """The prepared data set of a run, or its shards; errors as of `shards_for` and `prepare_data`.
+        """The prepared data set of a run, or its shards.
 
-        Raises RunError if the run does not fit. (For cached data `Trainer.fit` checks it.)
+        Raises:
+            RunError: The run does not fit in memory. (For cached data `Trainer.fit` checks it.)
+            ValueError, OSError: As for `shards_for` and `prepare_data`.
         """
         from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config

@@ -69,8 +69,11 @@ def mean_of_ratios(pairs: _Pairs, seed: int = 0) -> Interval:
 
     Args:
         pairs: `values` `[N]` and `baseline` `[N]` of at least one group. Entry k of both has the same seed, and the pair is
-            resampled together. Raises ValueError if two lists differ in length or a list is empty.
+            resampled together.
         seed: Seed of the resampling.
+
+    Raises:
+        ValueError: There is no group, two lists differ in length, or a list is empty.
     """
     groups, found = _bootstrapped(pairs, lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), seed)
     if not found.few:

@@ -224,8 +224,10 @@ class Study(NamedTuple):
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """Select the runs of a sweep that meet all conditions. Drops parts without such a run.
 
-    Conditions are on varying keys, or `train.seed`, with values as in a file. Those on the same key are alternatives. Raises
-    a ConfigError if a key does not vary, a value never occurs, or no run meets all conditions.
+    Conditions are on varying keys, or `train.seed`, with values as in a file. Those on the same key are alternatives.
+
+    Raises:
+        ConfigError: A key does not vary, a value never occurs, or no run meets all conditions.
     """
     if not conditions:
         return sweep

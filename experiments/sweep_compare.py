@@ -19,12 +19,6 @@ _COMPARE_SIMULATED = ("baseline", "asks", "name")
 _MARGIN = 0.01
 
 
-def refuse_unless(document: Document, good: object, problem: str, *path: str | int) -> None:
-    """Raise a ConfigError that names file and line of the value at a path."""
-    if not good:
-        raise document.error(problem, *path)
-
-
 def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
     """Return the values of each key that varies."""
     return {key: list(dict.fromkeys(point[key] for point, _ in axis)) for axis in axes for key in axis[0][0]}
@@ -33,9 +27,9 @@ def values_of(axes: Sequence[Axis]) -> dict[str, list[Any]]:
 def known_value(document: Document, key: Any, value: Any, values: Mapping[str, list[Any]], *path: str | int) -> None:
     """Refuse a key that does not vary, or a value that it never has."""
     unknown = f"{shown(key)} does not vary here: {did_you_mean(key, list(values))}"
-    refuse_unless(document, key in values, unknown, *path)
+    document.need(key in values, unknown, *path)
     never = f"{key} is never {shown(value)} here, but {', '.join(map(shown, values[key]))}"
-    refuse_unless(document, any(same(value, one) for one in values[key]), never, *path)
+    document.need(any(same(value, one) for one in values[key]), never, *path)
 
 
 def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
@@ -52,11 +46,12 @@ def implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
 def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Comparison:
     """Read the part `compare` of a sweep with these axes and runs, which it may `simulate`.
 
-    Raises a ConfigError that names file and line if it has another form, or a run has not exactly one baseline.
+    Raises:
+        ConfigError: The part has another form, or a run has not exactly one baseline; names file and line.
     """
 
-    def need(good: object, problem: str, *inside: str) -> None:
-        refuse_unless(document, good, problem, "compare", *inside)
+    def need(good: object, problem: str, *inside: str | int) -> None:
+        document.need(good, problem, "compare", *inside)
 
     content = document.value["compare"]
     hint = "compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"
@@ -101,11 +96,12 @@ def comparison_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run],
 def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool) -> Published:
     """Read the part `published`: published numbers, each with the runs that it belongs to; arguments as `comparison_of`.
 
-    Raises a ConfigError that names file and line if it has another form, a key does not vary, or a point has no run.
+    Raises:
+        ConfigError: The part has another form, a key does not vary, or a point has no run; names file and line.
     """
 
     def need(good: object, problem: str, *inside: str | int) -> None:
-        refuse_unless(document, good, problem, "published", *inside)
+        document.need(good, problem, "published", *inside)
 
     content, known = document.value["published"], PUBLISHED if simulate else PUBLISHED_OF_TRAINED
     example = f"`{{source: …, points: [{{at: {{pipeline.mode: async}}, {known[0]}: 0.7}}]}}`"
@@ -123,21 +119,15 @@ def published_of(document: Document, axes: Sequence[Axis], runs: Sequence[Run], 
         for key in at:
             need(key in keys, f"{key} does not vary: {did_you_mean(key, keys)}", *inside, "at", key)
         for name, number in numbers.items():
-            problem = _problem(name, number, known, compared="compare" in document.value)
-            need(problem is None, f"{name} {problem}", *inside, name)
+            near = did_you_mean(name, known)
+            foreign = name in PUBLISHED and name not in known
+            need(not foreign, f"{name} is of simulations, and these runs train: {near}", *inside, name)
+            gives = "a simulation gives" if simulate else "training is compared by"
+            need(name in known, f"{name} is nothing that {gives}: {near}", *inside, name)
+            good = isinstance(number, int | float) and not isinstance(number, bool) and number >= 0
+            need(good, f"{name} must be a number ≥ 0, got {shown(number)}", *inside, name)
+            alone = name.endswith(RATIO) and "compare" not in document.value
+            need(not alone, f"{name} is relative to a baseline: add `compare: {{baseline: …}}`", *inside, name)
         need(any(within(at, run.setting) for run in runs), f"no run is at {shown(at)}", *inside)
         found.append((dict(at), {name: float(number) for name, number in numbers.items()}))
     return Published(source, tuple(found))
-
-
-def _problem(name: Any, number: Any, known: Sequence[str], *, compared: bool) -> str | None:
-    if name not in known:
-        if name in PUBLISHED:
-            return f"is of simulations, and these runs train: {did_you_mean(name, known)}"
-        gives = "a simulation gives" if known is PUBLISHED else "training is compared by"
-        return f"is nothing that {gives}: {did_you_mean(name, known)}"
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
-        return f"must be a number ≥ 0, got {shown(number)}"
-    if name.endswith(RATIO) and not compared:
-        return "is relative to a baseline: add `compare: {baseline: …}`"
-    return None

@@ -6,7 +6,6 @@ Everything is checked before anything runs, and each error names file and line.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +36,12 @@ _ZIP = "zip must hold keys with lists of values that go together, as in `pipelin
 
 
 def load(path: Path) -> Sweep:
-    """Read and expand a sweep file; raises a ConfigError if it cannot be read or is wrong (`expand`)."""
+    """Read and expand a sweep file.
+
+    Raises:
+        ConfigError: The file cannot be read, or is wrong (`expand`).
+        OSError: The machine fails to read it.
+    """
     return dataclasses.replace(read(read_text(path), str(path), path.stem), file=path)
 
 
@@ -55,9 +59,10 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
 def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:
     """Expand a sweep file to its runs; `code` has the records of a folder about user code (`RunConfig.resolve`).
 
-    Raises a ConfigError if anything is wrong, which names file, line, value and the allowed values.
+    Raises:
+        ConfigError: Anything is wrong; names file, line, value and the allowed values.
     """
-    content, need = document.value, functools.partial(sweep_compare.refuse_unless, document)
+    content, need = document.value, document.need
     need(isinstance(content, dict) and content, f"a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
     known = _WITH_PARTS if "parts" in content else (*_PARTS, "parts")
     for part in content:
@@ -107,10 +112,8 @@ def _runs(
                 raise document.error(f"({run.label}) is the same run as ({other.label}): remove one", home)
             runs[run.key] = run
     for k in range(len(exclusions)):
-        sweep_compare.refuse_unless(
-            document, k in used, f"excludes no run: {shown(document.value['exclude'][k])}", "exclude", k
-        )
-    sweep_compare.refuse_unless(document, runs, "every run is excluded", "exclude")
+        document.need(k in used, f"excludes no run: {shown(document.value['exclude'][k])}", "exclude", k)
+    document.need(runs, "every run is excluded", "exclude")
     return tuple(runs.values())
 
 
@@ -121,19 +124,16 @@ class _Keys(NamedTuple):
     simulate: bool
     code: FolderCode | None
 
-    def need(self, good: object, problem: str, *path: str | int) -> None:
-        sweep_compare.refuse_unless(self.document, good, problem, *path)
-
     def check_key(self, key: Any, *path: str | int) -> None:
         """Refuse a key that does not exist, or not in this sweep."""
         if isinstance(key, str) and is_of_simulation(key):
-            self.need(self.simulate, f"{key} is of simulations: add `simulate: true`, or leave it out", *path)
+            self.document.need(self.simulate, f"{key} is of simulations: add `simulate: true`, or leave it out", *path)
         elif not is_key(key):
             raise self.document.error(unknown_key(key), *path)
 
     def read(self, base: Any) -> dict[str, Any]:
         """Return the dotted keys of the base."""
-        self.need(isinstance(base, dict), f"{_BASE} {shown(base)}", "base")
+        self.document.need(isinstance(base, dict), f"{_BASE} {shown(base)}", "base")
         own = {key: value for key, value in base.items() if is_of_simulation(key)}
         for key in own:
             self.check_key(key, "base", key)
@@ -145,12 +145,12 @@ class _Keys(NamedTuple):
         """Check the values of a key that varies, in one place only."""
         part, other = str(path[0]), taken.get(key)
         self.check_key(key, *path)
-        self.need(key != SEED, f"{SEED} is not for the {part}: list seeds under `seeds`", *path)
+        self.document.need(key != SEED, f"{SEED} is not for the {part}: list seeds under `seeds`", *path)
         twice = "in two blocks of zip" if other == part else f"in {other} and in {part}"
-        self.need(other is None, f"{key} is {twice}: take it out of one", *path)
+        self.document.need(other is None, f"{key} is {twice}: take it out of one", *path)
         taken[key] = part
         listed = f"{key} must have a list of at least one value, got {shown(values)}"
-        self.need(isinstance(values, list) and values, listed, *path)
+        self.document.need(isinstance(values, list) and values, listed, *path)
         _check_each(self.document, key, values, *path)
         return list(values)
 
@@ -190,31 +190,31 @@ def _axes(base: Mapping[str, Any], keys: _Keys) -> list[sweep_compare.Axis]:
     if ("seeds" in content or keys.simulate) and "grid" not in content and "zip" not in content:
         return []
     some = (isinstance(grid, dict) and grid) or ("zip" in content and grid is None)
-    keys.need(some, f"{_GRID} {'nothing' if grid in (None, {}) else shown(grid)}", "grid")
+    keys.document.need(some, f"{_GRID} {'nothing' if grid in (None, {}) else shown(grid)}", "grid")
     taken, axes = dict.fromkeys(base, "base"), list[sweep_compare.Axis]()
     for key, given in (grid or {}).items():
         values = keys.values(key, given, taken, "grid", key)
         _refuse_twice(keys.document, key, values, "grid", key)
         axes.append([({key: value}, "") for value in values])
     blocks = content.get("zip", [])
-    keys.need("zip" not in content or blocks != [], "zip must hold keys with lists of values, got []", "zip")
+    keys.document.need("zip" not in content or blocks != [], "zip must hold keys with lists of values, got []", "zip")
     if isinstance(blocks, list):
         return axes + [_zipped(block, taken, keys, "zip", index) for index, block in enumerate(blocks)]
     return [*axes, _zipped(blocks, taken, keys, "zip")]
 
 
 def _zipped(block: Any, taken: dict[str, str], keys: _Keys, *path: str | int) -> sweep_compare.Axis:
-    keys.need(isinstance(block, dict) and block, f"{_ZIP} {shown(block)}", *path)
+    keys.document.need(isinstance(block, dict) and block, f"{_ZIP} {shown(block)}", *path)
     columns = {key: keys.values(key, block[key], taken, *path, key) for key in block if key != _LABEL}
     labels, label = block.get(_LABEL, []), (*path, _LABEL)
     texts = isinstance(labels, list) and all(isinstance(one, str) and one for one in labels)
-    keys.need(texts, f"label must be a list of names, one for each value, got {shown(labels)}", *label)
+    keys.document.need(texts, f"label must be a list of names, one for each value, got {shown(labels)}", *label)
     _refuse_twice(keys.document, _LABEL, labels, *label)
-    keys.need(columns, "label names values of other keys: add one to this block", *label)
+    keys.document.need(columns, "label names values of other keys: add one to this block", *label)
     first, number = next((key, len(values)) for key, values in columns.items())
     for key, values in block.items():
         uneven = f"values of zip go together, but {first} lists {number} and {key} lists {len(values)}"
-        keys.need(len(values) == number, uneven, *path, key)
+        keys.document.need(len(values) == number, uneven, *path, key)
     points = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     _refuse_twice(keys.document, "zip", [list(point.values()) for point in points], *path, first)
     return list(zip(points, labels or [""] * number, strict=True))
@@ -232,11 +232,11 @@ def _check_each(document: Document, key: str, values: Sequence[Any], *path: str 
 def _refuse_twice(document: Document, name: str, values: Sequence[Any], *path: str | int) -> None:
     for index, value in enumerate(values):
         twice = f"{name} lists {shown(value)} twice"
-        sweep_compare.refuse_unless(document, value not in values[:index], twice, *path, index)
+        document.need(value not in values[:index], twice, *path, index)
 
 
 def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[int]:
-    need = functools.partial(sweep_compare.refuse_unless, document)
+    need = document.need
     both = SEED in base and "seeds" in document.value
     need(not both, f"seeds and {SEED} in base exclude each other: remove one", "seeds")
     if isinstance(content, int) and not isinstance(content, bool) and content >= 1:
@@ -253,7 +253,7 @@ def _exclusions(document: Document, values: Mapping[str, list[Any]]) -> list[dic
     content = document.value.get("exclude", [])
     settings = isinstance(content, list) and all(isinstance(entry, dict) and entry for entry in content)
     wrong = f"exclude must be a list of settings such as `{{model.name: gat}}`, got {shown(content)}"
-    sweep_compare.refuse_unless(document, settings, wrong, "exclude")
+    document.need(settings, wrong, "exclude")
     found = [{key: of if isinstance(of, list) else [of] for key, of in entry.items()} for entry in content]
     for index, entry in enumerate(found):
         for key, value in ((key, value) for key, of in entry.items() for value in of):
@@ -262,7 +262,7 @@ def _exclusions(document: Document, values: Mapping[str, list[Any]]) -> list[dic
 
 
 def _parts(document: Document, code: FolderCode | None) -> list[Sweep]:
-    parts, need = document.value["parts"], functools.partial(sweep_compare.refuse_unless, document)
+    parts, need = document.value["parts"], document.need
     need(isinstance(parts, dict) and parts, f"parts must hold sweeps by name, got {shown(parts)}", "parts")
     found = []
     for name, part in parts.items():
@@ -279,7 +279,7 @@ def _part(document: Document, name: str, part: Any) -> Document:
     It inherits `simulate`, `seeds` and `base`, except for keys in its own base and keys that it varies. In a file that
     simulates, a part that trains does not inherit keys of simulations.
     """
-    content, inside, need = document.value, ("parts", name), functools.partial(sweep_compare.refuse_unless, document)
+    content, inside, need = document.value, ("parts", name), document.need
     sweep = f"{name} must be a sweep, with a grid or a zip, got {shown(part)}"
     need(isinstance(part, dict) and part, sweep, *inside)
     need("parts" not in part, "a part of a sweep has no parts itself", *inside, "parts")

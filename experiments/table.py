@@ -23,7 +23,7 @@ from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
-from dorylax.experiments.names import metric_of
+from dorylax.experiments.names import fold, metric_of, test_set
 from dorylax.experiments.runner import history_of
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import RunOutcome, Study, Sweep
@@ -43,6 +43,7 @@ _KINDS: Mapping[str, type] = {"a whole number": int, "a number": float, "true or
 
 _EARLY = ("target", "patience")
 _WIDTH = 100
+_NARROW = 16  # letters of a folded name, at least
 
 RESULTS: Mapping[str, type] = {
     "status": str,
@@ -101,8 +102,7 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        cells = [row.get(column) for column in columns]
-        writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+        writer.writerow(str(cell).lower() if isinstance(cell, bool) else cell for cell in map(row.get, columns))
     return stream.getvalue()
 
 
@@ -111,6 +111,9 @@ def print_summary(study: Study, title: str) -> None:
     for part in study.parts:
         name = f"{title}: {part.sweep.name}" if study.sweep.parts else title
         print_table(summary_table(part.sweep, part.outcomes, name), width=_WIDTH)
+        sizes = {int(one.summary.get("test_examples") or 0): one.run.config for one in part.outcomes}
+        if told := " or ".join(test_set(sizes[count], count) for count in sorted(sizes) if count):
+            print(f"tested on {told}")
         if any(outcome.summary.get("stopped") in _EARLY for outcome in part.outcomes):
             print("* stopped before train.epochs: target reached, or patience exhausted")
 
@@ -134,15 +137,17 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
     told = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("–", "done"))
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.caption = f"the same for all: {told}" if told else None
-    # A long name is folded only if there is no room for it even next to folded titles.
+    # A long name is folded only if there is no room for it even next to folded titles, and then between its settings.
     width = min(_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
-    room = width - 4 - sum(3 + max(len(text) for one in rows for text in (*name.split(), one[name])) for name in shown)
-    whole = max(len(row[first]) for row in rows) <= room
-    table.add_column(first, overflow="fold", no_wrap=whole, justify="left" if sweep.axes else "right")
+    least = {name: max(len(text) for one in rows for text in (*name.split(), one[name])) for name in shown}
+    room = width - 4 - sum(3 + letters for letters in least.values())
+    names = [fold(row[first], max(_NARROW, room)) for row in rows]
+    table.add_column(first, overflow="fold", no_wrap=room >= _NARROW, justify="left" if sweep.axes else "right")
+    folded = room >= _NARROW and any("\n" in name for name in names)
     for name in shown:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(row[first], *(row[name] for name in shown))
+        table.add_column(name, justify="right", width=least[name] if folded else None)
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(name, *(row[column] for column in shown))
     if not sweep.axes and len(rows) > 1:
         mean = {"run": "", **_results(_done(outcomes), outcomes)}
         table.add_section()

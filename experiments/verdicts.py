@@ -14,12 +14,15 @@ import numpy as np
 import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.analysis import Finding, Group, pool
-from dorylax.experiments.names import plain
+from dorylax.experiments.names import plain, test_set
 from dorylax.experiments.seed_statistics import Interval
 from dorylax.experiments.sweep import Study, Sweep
 
 SAME_ACCURACY = 0.005
 """Equivalence margin of half a point. Variants are as accurate if the interval of the difference lies within it."""
+
+SMALL_TEST_SET = 100
+"""Size of a test set below which a verdict mentions it: the standard error of an accuracy of 80 % is then 4 points."""
 
 WITHIN = 0.3
 """Tolerance for reproducing a published ratio: the maximum relative deviation."""
@@ -135,7 +138,16 @@ def answer(sweep: Sweep, groups: Sequence[Group]) -> str:
         target = f"the target of {target_text(compared[0])}" if len(compared) == 1 else "its target in any group"
         return _NO_TARGET.format(target)
     text = _sentence(compared, findings)
-    return text[:1].upper() + text[1:]
+    return text[:1].upper() + text[1:] + _small_test_set(compared)
+
+
+def _small_test_set(groups: Sequence[Group]) -> str:
+    """A sentence on the smallest test set, after a blank; empty if it is large enough or unknown."""
+    runs = [run for group in groups for variant in group.variants for run in variant.runs]
+    sizes = {count: run.run.config for run in runs if (count := run.summary.get("test_examples"))}
+    if not sizes or (least := min(sizes)) >= SMALL_TEST_SET:
+        return ""
+    return f" The {'smallest ' * (len(sizes) > 1)}test set has only {test_set(sizes[least], least)}."
 
 
 def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:

@@ -82,24 +82,14 @@ class MPNNConv(Conv):
         return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset[None]]
 
     def _check_edges(self, graph: CompressedGraph, edges: jax.Array | None) -> None:
-        width = self.edge_features
-        if edges is None and width:
+        shape = None if edges is None else list(edges.shape)
+        if (0 if edges is None else edges.shape[-1]) != self.edge_features or (edges is not None and edges.ndim != 2):
             raise ValueError(
-                f"MPNNConv was made for {width} features per edge and got none: pass edges [E, {width}], or make it with "
-                "edge_features=0"
+                f"MPNNConv was made for {self.edge_features} features per edge, [E, {self.edge_features}], and got {shape}: "
+                "pass such edges (None for 0 features), or make it with another edge_features"
             )
-        if edges is None:
-            return
-        if not width:
-            raise ValueError(
-                f"MPNNConv was made without edge features and got edges of shape {list(edges.shape)}: make it with "
-                f"edge_features={edges.shape[-1]}"
-            )
-        if edges.ndim != 2 or edges.shape[1] != width:
-            raise ValueError(
-                f"MPNNConv expects edges of shape [E, {width}] (its edge_features), got {list(edges.shape)}"
-            )
-        check_rows("edges", edges, "edges", graph.num_edges)
+        if edges is not None:
+            check_rows("edges", edges, "edges", graph.num_edges)
 
 
 @final

@@ -16,7 +16,7 @@ from typing import final
 import optax
 from flax import nnx
 
-from dorylax.calibration import bandwidth, loopback, products
+from dorylax.calibration import loopback, speeds
 from dorylax.calibration.steps import Quantity, Sizes, Step, Values, quantity, summary
 from dorylax.cost.measured import Measured
 from dorylax.graph.datasets import load
@@ -56,9 +56,9 @@ def measure(progress: Progress, sizes: Sizes) -> Measured:
     values: dict[Quantity, list[float]] = {}
     with ExitStack() as stack:
         steps: list[Step] = [
-            *bandwidth.gathers(sizes, threads),
-            *products.steps(sizes, threads, stack),
-            *bandwidth.copies(sizes, threads),
+            *speeds.gathers(sizes, threads),
+            *speeds.products(sizes, threads, stack),
+            *speeds.copies(sizes, threads),
             Step("tasks", partial(_tasks, sizes.epochs)),
             *loopback.requests(sizes),
         ]

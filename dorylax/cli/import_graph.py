@@ -75,6 +75,7 @@ def _named_files(words: str, text: str, name: str) -> Callable[[Command], Comman
 @click.command("import")
 @click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
 @out_option
+@option("--overwrite", "Replace the data set in --out, if there is one.")
 @option("--memory SIZE", "Memory that the import may use, as 4GiB. Needed.", parse=parse_memory)
 @option("--columns NAME,…", "Columns of text files, as source,target,weight; - skips one.", parse=_words)
 @option("--header/--no-header", "Whether a line of text names its columns [default: detected].", default=None)
@@ -108,7 +109,7 @@ def _named_files(words: str, text: str, name: str) -> Callable[[Command], Comman
 @_named_files("--vertex-data NAME=FILE", "A further input of the model.", "inputs")
 @option("--name NAME", "What reports call the data set.")
 @json_option
-def import_graph(*, sources: tuple[Path, ...], out: Path, as_json: bool, **given: Any) -> None:
+def import_graph(*, sources: tuple[Path, ...], out: Path, overwrite: bool, as_json: bool, **given: Any) -> None:
     """Import edges from files of any size.
 
     FILE… are text or JSON lines (also .gz and .zst), Parquet, .npy, .npz (also of SciPy), MatrixMarket, or a folder of the
@@ -118,12 +119,15 @@ def import_graph(*, sources: tuple[Path, ...], out: Path, as_json: bool, **given
     if given["memory"] is None:
         raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
 
-    from dorylax.graph.array_folder import size_on_disk
+    from dorylax.graph.array_folder import check_target, size_on_disk
     from dorylax.graph.from_files.import_graph import import_graph as run
     from dorylax.graph.from_files.sources import expand
     from dorylax.graph.from_files.text import Wanted
     from dorylax.graph.from_files.vertices import VertexFiles, file_of
 
+    check_target(out)
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise ConfigError(f"--out {out} holds a data set: choose another folder, or add --overwrite to replace it")
     masks = {name: given.pop(name) for name in _MASKS}
     given["masks"] = {name: file for name, file in masks.items() if file is not None}
     given["multilabel"] = given["multilabel"] or None

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from dorylax.cost.fields import check_bounds
+from pydantic import Field
+
+from dorylax.cost.fields import part
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.measured import Measured
 from dorylax.cost.variation import Variation
+from dorylax.settings.section import Positive
 
 _MEGABIT = 1e6 / 8  # bytes
 
 
-@dataclass(frozen=True)
+@part
 class Cluster:
     """The rented machines of a pipeline.
 
@@ -40,15 +43,11 @@ class Cluster:
     graph_server: Instance
     parameter_server: Instance
     function: Function
-    functions: int
-    latency: float
+    functions: Annotated[int, Field(ge=0)]
+    latency: Positive
     prices_as_of: str = "2026-07"
     contention: bool = False
     measured: Measured | None = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self, 0.0, "functions")
-        check_bounds(self, 0.0, "latency", above=True)
 
     @property
     def ships(self) -> bool:

@@ -18,11 +18,9 @@ from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import read_text
-from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)
 _PARTS: Mapping[str, Any] = {"function": Function, "variation": Variation, "gpu": Gpu}
-_TYPES: Mapping[str, type] = {kind.__name__: kind for kind in TYPE_WORDS}
 
 
 def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
@@ -78,7 +76,7 @@ def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
 
 def _based(base: Cluster, value: Any, *, named: bool) -> Cluster:
     """A cluster; missing keys are those of `base`. Unless names are required, so are those of a server without a name."""
-    values = _entries(value, "", Cluster)
+    values = entries(value, "", _names(Cluster))
     if named and "name" not in values:
         raise ConfigError.of("name", "is missing: say what the cluster is called")
     for key in ("graph_server", "parameter_server"):
@@ -95,40 +93,33 @@ def _instance(value: Any, key: str, base: Instance | None) -> Instance:
         if value not in INSTANCES:
             raise ConfigError.of(key, f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
         return INSTANCES[value]
-    values = _entries(value, key, Instance)
+    values = entries(value, key, _names(Instance))
     known = INSTANCES.get(values["name"]) if "name" in values else base
     if known is None:  # it has the default server's variation, and the defaults of all other keys that may be missing
-        _require(values, key, Instance, f"name a known type ({', '.join(INSTANCES)}) or give every key")
-        usual = {field.name: field.default for field in fields(Instance) if field.default is not MISSING}
-        known = replace(DEFAULT_CLUSTER.graph_server, **usual)
+        known = DEFAULT_CLUSTER.graph_server
+        values = {one.name: one.default for one in fields(Instance)} | {"variation": known.variation} | values
+        if lacking := [name for name, value in values.items() if value is MISSING]:
+            hint = f"name a known type ({', '.join(INSTANCES)}) or give every key"
+            raise ConfigError.of(key_in(key, lacking[0]), f"is missing: {hint}")
     return _changed(known, values, key)
 
 
 def _changed(base: Part, value: Any, key: str) -> Part:
     """A copy of a section with other values; parts that are missing in `base` must be described in full."""
-    values = _entries(value, key, type(base))
+    values = entries(value, key, _names(type(base)))
     for name, kind in _PARTS.items():
-        if name not in values or (name == "gpu" and values[name] is None):
+        if name not in values or isinstance(given := values[name], kind) or (kind is Gpu and given is None):
             continue
-        part, inner = getattr(base, name), key_in(key, name)
-        if part is None:
-            given = _entries(values[name], inner, kind)
-            _require(given, inner, kind, "give every key of a GPU")
-            with inside(inner):
-                values[name] = kind(**given)
-        else:
-            values[name] = _changed(part, values[name], inner)
+        before, inner = getattr(base, name), key_in(key, name)
+        if before is not None:
+            values[name] = _changed(before, given, inner)
+            continue
+        described = entries(given, inner, _names(kind))
+        with inside(inner):
+            values[name] = kind(**described)
     with inside(key):
         return replace(base, **values)
 
 
-def _require(values: dict[str, Any], key: str, kind: type[Part], hint: str) -> None:
-    for field in fields(kind):
-        if field.name not in values and field.default is MISSING and field.name != "variation":
-            raise ConfigError.of(key_in(key, field.name), f"is missing: {hint}")
-
-
-def _entries(value: Any, key: str, kind: type[Part]) -> dict[str, Any]:
-    """The entries of a section; parts of it are returned unchanged."""
-    kinds = {field.name: _TYPES.get(str(field.type)) for field in fields(kind)}
-    return entries(value, key, kinds, such_as=f" such as {next(iter(kinds))}", owner="a cluster")
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]

@@ -1,58 +1,49 @@
-"""Checks of the fields of a cluster's description: known keys, types, and bounds."""
+"""Parts of a cluster's description: frozen dataclasses whose values pydantic checks, with errors that name the key."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+import pydantic
+from pydantic import Field, ValidationError
 
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.words import TYPE_WORDS
+from dorylax.settings.words import expected, problem
+
+NotNegative = Annotated[float, Field(ge=0)]
+_Part = TypeVar("_Part")
 
 
-def check_bounds(owner: object, least: float, *keys: str, above: bool = False, below: float = math.inf) -> None:
-    """Raise a ConfigError unless these fields are finite, ≥ `least` (> `least` if `above`) and < `below`."""
-    for key in keys:
-        value: float | int = getattr(owner, key)
-        if not (value > least or (value == least and not above)) or not value < below:
-            bounds = f"{'>' if above else '≥'} {least:g}"
-            more = f" and < {below:g}" if below < math.inf else "" if math.isfinite(value) else " and finite"
-            raise ConfigError.of(key, f"must be {bounds}{more}, got {value}")
+@dataclass_transform(frozen_default=True)
+def part(cls: type[_Part]) -> type[_Part]:
+    """Make a class a frozen dataclass whose constructor raises a ConfigError for a value of another type or out of range."""
+    made: Any = pydantic.dataclasses.dataclass(frozen=True, config={"strict": True, "allow_inf_nan": False})(cls)
+    validated = made.__init__
+
+    @functools.wraps(validated)
+    def checked(self: Any, *arguments: Any, **values: Any) -> None:
+        try:
+            validated(self, *arguments, **values)
+        except ValidationError as error:
+            raise _refusal(made, error) from None
+
+    made.__init__ = checked
+    found: type[_Part] = made
+    return found
 
 
-def entries(
-    value: Any,
-    section: str,
-    kinds: Mapping[str, type | None],
-    *,
-    such_as: str,
-    owner: str,
-    required: Collection[str] = (),
-) -> dict[str, Any]:
-    """Return the entries of a section of a file.
-
-    Args:
-        value: The section as read.
-        section: Dotted key of the section; empty for the whole file.
-        kinds: Known keys with their types, None for any; whole numbers are numbers, too.
-        such_as: Description of the keys, for an error.
-        owner: Owner of the keys, for an error.
-        required: Keys that must be given.
-
-    Raises:
-        ConfigError: The value is no mapping, a key is unknown or missing, or a value has another type; names the key.
-    """
+def entries(value: Any, key: str, known: Sequence[str], owner: str = "a cluster") -> dict[str, Any]:
+    """Return a copy of the section `key` of a file; a ConfigError names an unknown key of the owner, or no mapping."""
     if not isinstance(value, dict):
-        raise ConfigError.of(section, f"must hold keys{such_as}, got {value!r}")
+        raise ConfigError.of(key, f"must hold keys such as {known[0]}, got {value!r}")
     for name in value:
-        if name not in kinds:
-            raise ConfigError.of(key_in(section, name), f"is not a key of {owner}: {did_you_mean(name, kinds)}")
-    for name in required:
-        if name not in value and (kind := kinds[name]) is not None:
-            raise ConfigError.of(key_in(section, name), f"is missing: expected {TYPE_WORDS[kind]}")
-    return {name: _typed(one, kinds[name], key_in(section, name)) for name, one in value.items()}
+        if name not in known:
+            raise ConfigError.of(key_in(key, name), f"is not a key of {owner}: {did_you_mean(name, known)}")
+    return dict(value)
 
 
 def key_in(section: str, name: str) -> str:
@@ -69,9 +60,14 @@ def inside(section: str) -> Iterator[None]:
         raise ConfigError.of(key_in(section, error.key), error.problem) from None
 
 
-def _typed(value: Any, kind: type | None, key: str) -> Any:
-    if kind is float and type(value) is int:
-        return float(value)
-    if kind is not None and type(value) is not kind:
-        raise ConfigError.of(key, f"must be {TYPE_WORDS[kind]}, got {value!r}")
-    return value
+def _refusal(cls: Any, error: ValidationError) -> ConfigError:
+    """Return the first of pydantic's errors in this project's words."""
+    first, fields = error.errors()[0], cls.__pydantic_fields__
+    raised = first.get("ctx", {}).get("error")
+    if isinstance(raised, ConfigError):
+        return raised
+    place = first["loc"][0]
+    name = list(fields)[place] if isinstance(place, int) else place
+    if first["type"] == "missing":
+        return ConfigError.of(name, f"is missing: expected {expected(fields[name])}")
+    return ConfigError.of(name, problem(fields[name], first["input"], first["type"]))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
-from dorylax.cost.fields import check_bounds
+from pydantic import Field
+
+from dorylax.cost.fields import NotNegative, part
 from dorylax.cost.variation import Variation
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import Positive
 
 FULL_CPU_MB = 1769
 """Memory with which a function has one virtual CPU; its share is proportional (AWS's documentation, July 2026)."""
 
-# AWS's documentation, July 2026.
-_MEMORY_MB = (128, 10240)
-
 
 @final
-@dataclass(frozen=True)
+@part
 class Function:
     """A serverless function that runs tensor tasks.
 
@@ -39,26 +37,17 @@ class Function:
         ConfigError: A value is out of range.
     """
 
-    memory_mb: int
-    flops: float
-    network_bandwidth: float
-    overhead: float
-    price_per_gb_second: float
-    price_per_million_requests: float
+    memory_mb: Annotated[int, Field(ge=128, le=10240)]  # AWS's documentation, July 2026
+    flops: Positive
+    network_bandwidth: Positive
+    overhead: Positive
+    price_per_gb_second: NotNegative
+    price_per_million_requests: NotNegative
     variation: Variation
-    lone_bandwidth: float
-    crowding: float
-    cold_start: float
-    keep_warm: float
-
-    def __post_init__(self) -> None:
-        least, most = _MEMORY_MB
-        if not least <= self.memory_mb <= most:
-            raise ConfigError.of("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
-        check_bounds(self, 0.0, "flops", "network_bandwidth", "overhead", "lone_bandwidth", above=True)
-        check_bounds(
-            self, 0.0, "price_per_gb_second", "price_per_million_requests", "crowding", "cold_start", "keep_warm"
-        )
+    lone_bandwidth: Positive
+    crowding: NotNegative
+    cold_start: NotNegative
+    keep_warm: NotNegative
 
     @property
     def virtual_cpus(self) -> float:

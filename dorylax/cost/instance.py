@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import final
+from typing import Annotated, final
 
-from dorylax.cost.fields import check_bounds
+from pydantic import Field
+
+from dorylax.cost.fields import NotNegative, part
 from dorylax.cost.variation import Variation
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import Count, Positive
 
 _GIGABIT = 1e9 / 8  # bytes
 
@@ -28,7 +29,7 @@ _LONE_THREAD = 1.6
 
 
 @final
-@dataclass(frozen=True)
+@part
 class Gpu:
     """A GPU, on which a server's tasks run one at a time.
 
@@ -43,15 +44,11 @@ class Gpu:
         ConfigError: A value is out of range.
     """
 
-    memory: float
-    flops: float
-    memory_bandwidth: float
-    pcie_bandwidth: float
-    launch: float
-
-    def __post_init__(self) -> None:
-        check_bounds(self, 0.0, "memory", "flops", "memory_bandwidth", "pcie_bandwidth", above=True)
-        check_bounds(self, 0.0, "launch")
+    memory: Positive
+    flops: Positive
+    memory_bandwidth: Positive
+    pcie_bandwidth: Positive
+    launch: NotNegative
 
 
 V100 = Gpu(
@@ -74,7 +71,7 @@ K80 = Gpu(
 
 
 @final
-@dataclass(frozen=True)
+@part
 class Instance:
     """A type of server.
 
@@ -101,26 +98,19 @@ class Instance:
     """
 
     name: str
-    threads: int
-    flops: float
-    memory_bandwidth: float
-    network_bandwidth: float
-    overhead: float
-    price: float
+    threads: Count
+    flops: Positive
+    memory_bandwidth: Positive
+    network_bandwidth: Positive
+    overhead: Positive
+    price: NotNegative
     variation: Variation
-    threads_per_core: int = 1
-    lone_thread: float = 1.0
-    total_memory_bandwidth: float = 0.0
+    threads_per_core: Annotated[int, Field(ge=1, le=2)] = 1
+    lone_thread: Annotated[float, Field(ge=1)] = 1.0
+    total_memory_bandwidth: NotNegative = 0.0
     gpu: Gpu | None = None
-    memory: float = 0.0
-    row_latency: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_bounds(self, 1.0, "threads", "lone_thread")
-        check_bounds(self, 0.0, "flops", "memory_bandwidth", "network_bandwidth", "overhead", above=True)
-        check_bounds(self, 0.0, "price", "total_memory_bandwidth", "memory", "row_latency")
-        if self.threads_per_core not in (1, 2):
-            raise ConfigError.of("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
+    memory: NotNegative = 0.0
+    row_latency: NotNegative = 0.0
 
     @property
     def tasks(self) -> int:

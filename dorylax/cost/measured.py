@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, final
+from typing import Annotated, Any, NamedTuple, final
 
-from dorylax.cost.fields import check_bounds, entries, inside
-from dorylax.settings.errors import ConfigError
+from pydantic import Field
+
+from dorylax.cost.fields import entries, inside, part
+from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.section import Count, Positive
+from dorylax.settings.words import TYPE_WORDS
 
 VERSION = 3
 """Version of the section."""
@@ -52,9 +55,9 @@ _RETIRED = ("call", "disk", "fetch", "reference")
 
 
 @final
-@dataclass(frozen=True)
+@part
 class Measurement:
-    """The median and quartiles (> 0) of repeats (≥ 1); a ConfigError is raised if they are not in order.
+    """The median and quartiles of repeats; a ConfigError is raised if they are not in order.
 
     Attributes:
         kind: Name in `KINDS`, which gives the unit.
@@ -62,17 +65,20 @@ class Measurement:
     """
 
     kind: str
-    at: tuple[tuple[str, int | str], ...]
-    median: float
-    low: float
-    high: float
-    repeats: int
+    at: tuple[tuple[str, Any], ...]
+    median: Positive
+    low: Positive
+    high: Positive
+    repeats: Count
 
     def __post_init__(self) -> None:
-        check_bounds(self, 0.0, "low", "median", "high", above=True)
-        check_bounds(self, self.low, "median")
-        check_bounds(self, self.median, "high")
-        check_bounds(self, 1.0, "repeats")
+        for (name, value), wanted in zip(self.at, KINDS[self.kind].at.values(), strict=True):
+            if type(value) is not wanted:
+                raise ConfigError.of(name, f"must be {TYPE_WORDS[wanted]}, got {shown(value)}")
+        for low, high in (("low", "median"), ("median", "high")):
+            least, found = getattr(self, low), getattr(self, high)
+            if found < least:
+                raise ConfigError.of(high, f"must be ≥ {least:g}, got {found}")
 
     @property
     def point(self) -> dict[str, int | str]:
@@ -89,8 +95,11 @@ class Measurement:
         return self.point | {key: getattr(self, key) for key in _VALUES}
 
 
+_VALUES = ("median", "low", "high", "repeats")
+
+
 @final
-@dataclass(frozen=True)
+@part
 class Measured:
     """All measurements of one calibration.
 
@@ -110,15 +119,10 @@ class Measured:
     date: str
     dorylax: str
     processor: str
-    cores: int
-    threads_per_core: int
-    others: float | None
+    cores: Count
+    threads_per_core: Count
+    others: Annotated[float, Field(ge=0, le=1)] | None
     results: tuple[Measurement, ...]
-
-    def __post_init__(self) -> None:
-        check_bounds(self, 1.0, "cores", "threads_per_core")
-        if self.others is not None and not 0 <= self.others <= 1:
-            raise ConfigError.of("others", f"must be in 0 … 1, got {self.others}")
 
     def of(self, kind: str) -> list[Measurement]:
         """All measurements of a kind."""
@@ -134,11 +138,10 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """The section."""
         lists = {kind: [one.to_dict() for one in results] for kind in KINDS if (results := self.of(kind))}
-        return {"version": VERSION, **{key: getattr(self, key) for key in (*_FACTS, "others")}, **lists}
+        return {"version": VERSION, **{key: getattr(self, key) for key in _FACTS}, **lists}
 
 
-_FACTS: Mapping[str, type] = {"date": str, "dorylax": str, "processor": str, "cores": int, "threads_per_core": int}
-_VALUES: Mapping[str, type] = {"median": float, "low": float, "high": float, "repeats": int}
+_FACTS = ("date", "dorylax", "processor", "cores", "threads_per_core", "others")
 
 
 def read_measured(value: Any, key: str) -> Measured:
@@ -153,23 +156,19 @@ def read_measured(value: Any, key: str) -> Measured:
         raise ConfigError.of(
             f"{key}.version", f"must be {VERSION}, got {version!r}: measure again with `dorylax calibrate`"
         )
-    such_as = ", as `dorylax calibrate` writes them"
-    known = {"version": int, **_FACTS, **dict.fromkeys(("others", *KINDS, *_RETIRED))}
-    found = entries(value, key, known, such_as=such_as, owner="what is measured", required=_FACTS)
-    others = found.get("others")
-    if others is not None and type(others) not in (int, float):
-        raise ConfigError.of(f"{key}.others", f"must be a number or null, got {others!r}")
+    found = {"others": None} | entries(value, key, ("version", *_FACTS, *KINDS, *_RETIRED), "what is measured")
     results: list[Measurement] = []
     for kind, spec in KINDS.items():
         given = found.get(kind, [])
         if not isinstance(given, list):
             raise ConfigError.of(f"{key}.{kind}", f"must be a list of measurements, got {given!r}")
-        types = {**spec.at, **_VALUES}
         for number, one in enumerate(given):
             where = f"{key}.{kind}.{number}"
-            entry = entries(one, where, types, such_as=such_as, owner=f"a {kind}", required=types)
-            at = tuple((name, entry[name]) for name in spec.at)
+            entry = entries(one, where, (*spec.at, *_VALUES), f"a {kind}")
             with inside(where):
-                results.append(Measurement(kind, at, **{name: entry[name] for name in _VALUES}))
+                if lacking := [name for name in spec.at if name not in entry]:
+                    raise ConfigError.of(lacking[0], f"is missing: expected {TYPE_WORDS[spec.at[lacking[0]]]}")
+                at = tuple((name, entry.pop(name)) for name in spec.at)
+                results.append(Measurement(kind, at, **entry))
     with inside(key):
-        return Measured(**{name: found[name] for name in _FACTS}, others=others, results=tuple(results))
+        return Measured(**{name: found[name] for name in _FACTS if name in found}, results=tuple(results))

@@ -6,11 +6,13 @@ import functools
 import hashlib
 import math
 import struct
-from dataclasses import dataclass
 from statistics import NormalDist
-from typing import final
+from typing import Annotated, final
 
-from dorylax.cost.fields import check_bounds
+from pydantic import Field
+
+from dorylax.cost.fields import NotNegative, part
+from dorylax.settings.section import Fraction
 
 _quantile = NormalDist().inv_cdf
 _CUT = 64 - 52  # of 64 bits, so that (bits + 1/2) / 2^52 is exact, and never 0 or 1
@@ -19,7 +21,7 @@ _DIGEST = struct.Struct("<QQ")
 
 
 @final
-@dataclass(frozen=True)
+@part
 class Variation:
     """A duration is its median times a lognormal factor, and some are stragglers on top.
 
@@ -32,14 +34,9 @@ class Variation:
         ConfigError: A value is out of range.
     """
 
-    sigma: float
-    straggler_probability: float
-    straggler_factor: float
-
-    def __post_init__(self) -> None:
-        check_bounds(self, 0.0, "sigma")
-        check_bounds(self, 0.0, "straggler_probability", below=1.0)
-        check_bounds(self, 1.0, "straggler_factor")
+    sigma: NotNegative
+    straggler_probability: Fraction
+    straggler_factor: Annotated[float, Field(ge=1)]
 
     def factor(self, seed: int, kind: str, key: tuple[int, ...]) -> float:
         """Factor (> 0) of a task's median duration: a pure function of its arguments, independent for different ones.

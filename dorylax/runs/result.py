@@ -196,6 +196,7 @@ class TrainResult:
         state: The model's state without parameters (running statistics) after `best_epoch`; for a Linen module the other
             collections: `module.apply({"params": result.params, **result.state}, …)`.
         trained: `dorylax.trainer.trained.TrainedModel` of `params` and `state`; None if only numbers are known.
+        test_examples: Number of test vertices, pairs or graphs; None if unknown.
     """
 
     history: list[EpochRecord]
@@ -210,6 +211,7 @@ class TrainResult:
     pipeline: dict[str, Any] | None = None
     state: Any = None
     trained: Any = dataclasses.field(default=None, repr=False, compare=False)
+    test_examples: int | None = None
 
     @property
     def model(self) -> Any:
@@ -359,6 +361,7 @@ class TrainResult:
             "val_accuracy": self.val_accuracy,
             "test_accuracy": self.test_accuracy,
             **other,
+            "test_examples": self.test_examples,
             "final_loss": self.final_loss,
             "still_falling": self.still_falling,
             "seconds_per_epoch": self.seconds_per_epoch,

@@ -122,9 +122,8 @@ class Section(BaseModel):
         """
         document = Document("", None) if path is None else parse(read_text(path), str(path))
         values = {} if document.value is None else document.value
-        if not isinstance(values, dict):
-            example = next(iter(cls.options()))
-            raise ConfigError(f"{document.where()}: must hold settings such as {example}, got {shown(values)}")
+        example = next(iter(cls.options()))
+        document.need(isinstance(values, dict), f"must hold settings such as {example}, got {shown(values)}")
         try:
             return cls(**{**values, **given})
         except ConfigError as error:

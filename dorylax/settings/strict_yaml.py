@@ -95,6 +95,11 @@ class Document:
         """Return an error about the value at `path`, which names file and line."""
         return ConfigError(f"{self.where(*path)}: {problem}")
 
+    def need(self, good: object, problem: object, *path: str | int) -> None:
+        """Raise the `error` about the value at `path` unless it is good."""
+        if not good:
+            raise self.error(problem, *path)
+
 
 def read_text(path: pathlib.Path) -> str:
     """Return the text of a file.
@@ -158,14 +163,13 @@ def scalar(text: str) -> Any:
 
 def _check(node: yaml.Node, path: Path, name: str, lines: dict[Path, int], seen_nodes: set[int]) -> None:
     """Note the line of every value; refuse keys that come twice or are not text, and aliases (they may be circular)."""
-    lines.setdefault(path, node.start_mark.line + 1)
+    line = node.start_mark.line + 1
+    lines.setdefault(path, line)
     if id(node) in seen_nodes:
-        raise ConfigError(f"{name}:{node.start_mark.line + 1}: aliases (*name) are not supported, write the value out")
+        raise ConfigError(f"{name}:{line}: aliases (*name) are not supported, write the value out")
     seen_nodes.add(id(node))
     if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):  # by an escape: the loader refuses others
-        raise ConfigError(
-            f"{name}:{node.start_mark.line + 1}: texts must have no control characters, got {node.value!r}"
-        )
+        raise ConfigError(f"{name}:{line}: texts must have no control characters, got {node.value!r}")
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:

@@ -12,7 +12,7 @@ from dorylax.simulation.scenario import ScenarioError
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _DOLLARS = re.compile(rf"\$\s*({_NUMBER})|({_NUMBER})\s*(?:usd)?", re.IGNORECASE)
-_UNITS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
+_UNITS = {"d": 86400.0, "h": 3600.0, "m(?:in)?": 60.0, "s": 1.0}
 _TIME = re.compile("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _UNITS), re.IGNORECASE)
 
 
@@ -85,12 +85,12 @@ def dollars_of(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """Parse a time above 0 with units to seconds, `3600s`, `90min` or `1h30min`; others raise a ScenarioError."""
+    """Parse a time above 0 with units to seconds, `3600s`, `90min`, `5m` or `1h30min`; others raise a ScenarioError."""
     match = _TIME.fullmatch(text.strip())
     found = () if match is None else match.groups()
     total = sum(float(count) * unit for count, unit in zip(found, _UNITS.values(), strict=False) if count is not None)
     if not 0 < total < math.inf:
         raise ScenarioError(
-            f"a deadline is a time above 0 with its unit (s, min, h, d), such as 90min or 1h30min, got {text!r}"
+            f"a deadline is a time above 0 with its unit (s, m or min, h, d), such as 90min or 1h30m, got {text!r}"
         )
     return total

@@ -142,7 +142,7 @@ def simulate(
     stages = [step for step in made.prepared.plan.epoch if _on_worker(step)]
     if scenario.cluster.functions and any(ran[step.index, False] for step in stages):
         check_memory(made, shape, on_servers=True)
-    traffic = _traffic(made, shape, ran) if scenario.cluster.ships else (0, 0)
+    traffic = _traffic(made, shape, ran) if scenario.cluster.ships else (0.0, 0.0)
     return Simulated(
         name=scenario.name,
         backend=scenario.backend,

@@ -205,6 +205,7 @@ class TrainingLoop:
             stopped=stopped,
             timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self.begun),
             metric=self.functions.objective.metric,
+            test_examples=mask_counts(self.data)[2],
             first_epoch=first_epoch,
             passes=runner.passes,
             pipeline=loop.report,

@@ -21,7 +21,7 @@ from dorylax.config import RunConfig
 from dorylax.errors import RunError, one_line
 from dorylax.experiments.execution import Watcher
 from dorylax.experiments.executors.ray_worker import Events, Surroundings, node_name, pack, run_here, unpack
-from dorylax.experiments.runner import RunOptions, directory, ended, fail
+from dorylax.experiments.runner import RunOptions, directory, ended, fail, forget_failure
 from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.graph.manifest import is_data_path
 from dorylax.machine import cores
@@ -219,6 +219,7 @@ class RayTasks:
             if name == "begins":
                 number, node = arguments
                 if number == 1:
+                    forget_failure(self._folder, run)
                     self._watcher.begins(run)
                 else:
                     self._watcher.again(run, f"its process on {self._nodes.get(key, 'its node')} was lost")

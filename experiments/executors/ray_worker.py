@@ -56,7 +56,11 @@ class Surroundings:
     threads: int
 
     def settle(self) -> None:
-        """Prepare this process on a node for runs; raises RunError if the node has another version or lacks a file."""
+        """Prepare this process on a node for runs.
+
+        Raises:
+            RunError: The node has another version of dorylax, or lacks a file.
+        """
         host = socket.gethostname()
         if self.version != __version__:
             raise RunError(

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from dorylax.experiments.analysis import AT_LEAST, AT_MOST
+from dorylax.experiments.names import fold
 from dorylax.experiments.seed_statistics import FEW
 from dorylax.figure_style import ALL, INK, MUTED, styled
 from dorylax.store.durable import write_file
@@ -110,16 +111,6 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], 
     lines = max((label.count("\n") + 1 for label in folded), default=1)
     figure.set_figheight(figure.get_figheight() + _ROW * lines * -(-len(labels) // columns))
     figure.legend(handles, folded, loc="outside lower center", ncols=columns)
-
-
-def fold(text: str, letters: int) -> str:
-    """Break text into lines of at most `letters` characters. Long names of settings also break after `_` and `=`."""
-    lines = [""]
-    for piece in re.findall(rf"[^ _=]{{0,{letters - 1}}}[^ ]? *", text):
-        if len((lines[-1] + piece).rstrip()) > letters:
-            lines.append("")
-        lines[-1] += piece
-    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def folded_title(title: str, width: float, share: float = 0.7) -> str:

@@ -61,10 +61,13 @@ def staleness_figure(group: Group, name: str) -> NamedFigure | None:
 
 
 def read_trace(path: Path) -> pandas.DataFrame | None:
-    """The tasks of a run's trace.json; None without the file. Raises RunDirectoryError if it cannot be read.
+    """The tasks of a run's trace.json; None without the file.
 
     Columns: `kind` (GA, AV, …), `resource`, `server`, `lane` (`tensor 3`), `epoch` (negative before training), and `start`,
     `end` and `duration` in microseconds.
+
+    Raises:
+        RunDirectoryError: The file cannot be read, or is no trace.
     """
     if not path.is_file():
         return None

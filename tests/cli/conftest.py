@@ -13,7 +13,7 @@ from dorylax.cli import main
 TINY = ("--set", "data.size=tiny", "--epochs", "2")
 
 
-_SCENARIO = """
+SCENARIO = """
 graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
 model: {name: gcn, hidden_features: 8}
 train: {epochs: 20}
@@ -45,7 +45,7 @@ def dorylax(capsys: pytest.CaptureFixture[str]) -> Command:
 def scenario(tmp_path: Path) -> str:
     """The file of a small scenario."""
     path = tmp_path / "small.yaml"
-    path.write_text(_SCENARIO)
+    path.write_text(SCENARIO)
     return str(path)
 
 

@@ -34,27 +34,6 @@ def test_each_command_has_help(dorylax, command: str) -> None:
     assert out.startswith(f"Usage: dorylax {command}")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["trian"], "no such command 'trian': did you mean train?"),
-        (
-            ["zz"],
-            "no such command 'zz': choose from aws, calibrate, convert, datasets, describe, export, generate, import, "
-            "info, partition, predict, reorder, report, simulate, sweep, train",
-        ),
-        (["--verison"], "no such option --verison: did you mean --version?"),
-        (["train", "--epoch", "3"], "no such option --epoch: did you mean --epochs?"),
-        (["train", "extra"], "got unexpected extra argument (extra)"),
-        (["train", "--out"], "option '--out' requires an argument"),
-        (["predict"], "missing option '--run'"),
-        (["predict", "--run", "x", "--seed", "a"], "invalid value for '--seed': 'a' is not a valid integer"),
-    ],
-)
-def test_wrong_words_are_one_line(dorylax, words: list[str], message: str) -> None:
-    assert dorylax(*words) == (2, "", f"error: {message}\n")
-
-
 def test_errors_and_help_do_not_import_jax() -> None:
     script = (
         "import sys; from dorylax.cli import main; main(['--help']); main(['train', '--epochs', '0']);"

@@ -74,34 +74,6 @@ def test_doubts_are_warnings(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(out)["doubts"] == ["the machine is busy"]
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ("--out", "mine.json"),
-            "error: --out must end in .yaml or .yml, by which pipeline.cluster knows it, got 'mine.json'",
-        ),
-        (("--out", "there.yaml"), "error: --out there.yaml exists: give another name, or --replace to measure anew"),
-        (("--out", "folder.yaml", "--replace"), "error: --out folder.yaml is a folder: give a file in it"),
-        (("--out", "none/mine.yaml"), "error: --out none/mine.yaml: there is no folder none"),
-        (("--out", "there.yaml/mine.yaml"), "error: --out there.yaml/mine.yaml: there is no folder there.yaml"),
-        (("--replace",), "error: --replace is about the file of --out: give both"),
-        (("--price", "-1"), "error: invalid value for '--price'"),
-    ],
-)
-def test_what_cannot_be_is_said_before_anything_is_measured(
-    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
-) -> None:
-    (tmp_path / "there.yaml").write_text("name: there\n")
-    (tmp_path / "folder.yaml").mkdir()
-    monkeypatch.setattr(machine, "measure", lambda *_: pytest.fail("it measured"))
-    code, out, err = dorylax("calibrate", *words)
-    assert (code, out) == (2, "")
-    assert err.startswith(told)
-    assert err.count("\n") == 1
-    assert (tmp_path / "there.yaml").read_text() == "name: there\n"
-
-
 def test_a_folder_without_permission(dorylax, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir()
     access = os.access  # root may write everywhere

@@ -68,29 +68,6 @@ def test_flowchart(dorylax, tmp_path: Path) -> None:
     assert "MLP" in file.read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ("--passes", "hoisst"),
-            "--passes takes all, none, or names separated by commas, got 'hoisst': did you mean hoist?",
-        ),
-        (
-            ("--passes", ""),
-            f"--passes takes all, none, or names separated by commas, got '': choose from {', '.join(PASSES)}",
-        ),
-        (("--mermaid", "/nowhere/x"), "--mermaid /nowhere/x: there is no folder /nowhere"),
-        (("--mermaid", "/"), "--mermaid / is a folder: give a file in it"),
-        (("--set", "model.drpout=0"), "model.drpout"),
-    ],
-)
-def test_wrong_options(dorylax, words: tuple[str, ...], told: str) -> None:
-    code, out, err = dorylax("describe", *TINY, *words)
-    assert (code, out) == (2, "")
-    assert told in err
-    assert err.count("\n") == 1
-
-
 def test_a_model_that_cannot_be_split(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
     class OverMaximum(nnx.Module):
         def __init__(self) -> None:

@@ -29,31 +29,6 @@ def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
     assert answer.code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("cora",), "'cora' is not 'communities'"),
-        (("communities", "--size", "huge"), "communities.size must be one of tiny, small"),
-        (("communities", "--set", "homophile=0.5"), "did you mean communities.homophily?"),
-        (("communities", "--set", "seed=x"), "communities.seed must be a whole number ≥ 0, got 'x'"),
-        (("communities", "--set", "seed"), "--set takes option=value, as in homophily=0.7, got 'seed'"),
-        (("communities", "--set", "seed=1", "--set", "seed=1"), "seed is given twice"),
-        (("communities", "--size", "tiny", "--set", "size=tiny"), "size is given twice"),
-        (("communities", "--memory", "4G"), "expected an amount of memory such as 4GiB"),
-        (
-            ("communities", "--size", "friendster", "--memory", "512MiB"),
-            "is too little to generate 65,600,000 vertices",
-        ),
-    ],
-)
-def test_what_cannot_be_is_one_line(dorylax, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    code, out, error = dorylax("generate", *words, "--out", str(tmp_path / "a"))
-    assert (code, out) == (2, "")
-    assert message in error
-    assert error.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_where_it_cannot_be_written(dorylax, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     for out, message in (

@@ -35,6 +35,13 @@ def test_an_archive_and_a_line(dorylax, tmp_path: Path, edges: Path) -> None:
     graph = Graph.from_folder(out)
     assert graph.edge_data["w"].tolist() == [3.0, 1.5]
     assert graph.edge_data["w"].dtype == np.float64
+    again = dorylax("import", str(edges), "--out", str(out), "--header", "--values", "when:", "--memory", "4GiB")
+    assert (
+        again.err == f"error: --out {out} holds a data set: choose another folder, or add --overwrite to replace it\n"
+    )
+    edges.write_text("source,target\n0,1\n")
+    assert dorylax("import", str(edges), "--out", str(out), "--memory", "4GiB", "--overwrite").code == 0
+    assert Graph.from_folder(out).num_edges == 1
 
 
 def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
@@ -56,38 +63,6 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     assert found["features"].tolist() == [[3, 4], [5, 6], [1, 2]]
     assert found["class_names"].tolist() == [b"rum", b"tea"]
     assert dorylax("train", "--data", str(out), "--epochs", "1", "--no-save").code == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "--memory is missing: say how much the import may take, as --memory 4GiB"),
-        (
-            ("--memory", "much"),
-            "--memory: expected an amount of memory such as 4GiB, 500MB or 1073741824 (bytes), got 'much'",
-        ),
-        (("--memory", "1MB"), "an import needs at least 0.2 GiB of memory, got 0.0 GiB"),
-        (("--memory", "4GiB", "--no-header", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
-        (("--memory", "4GiB", "--values", "w:text"), "--values w:text: 'text' is no type of numbers: float32, float64"),
-        (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE, got 'w'"),
-        (("--memory", "4GiB", "--out", "mine.npz"), "mine.npz ends in .npz, and data sets are folders: give mine"),
-        (
-            ("--memory", "4GiB", "--no-header"),
-            "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight",
-        ),
-        (("--memory", "4GiB"), "edges.csv, line 2, has in column 4 not a number: '0,1,2.5,monday'"),
-        (
-            ("--memory", "4GiB", "--values", "w", "--ids", "names", "--features", "x.npy"),
-            "features is given without --key",
-        ),
-    ],
-)
-def test_wrong_options(dorylax, tmp_path: Path, edges: Path, words: tuple[str, ...], message: str) -> None:
-    code, out, err = dorylax("import", str(edges), "--out", str(tmp_path / "mine"), *words)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("error: ") == err.splitlines()[-1].startswith("error: ") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv"]
 
 
 def test_nothing_to_import(dorylax, tmp_path: Path) -> None:

@@ -86,14 +86,3 @@ def test_the_memory_of_a_run(dorylax) -> None:
     totals = {phase["name"]: sum(phase["parts"].values()) for phase in found["phases"]}
     assert found["peak"] == {"phase": max(totals, key=totals.__getitem__), "bytes": max(totals.values())}
     assert found["config"]["model"]["name"] == "sage"
-
-
-def test_what_has_no_estimate(dorylax) -> None:
-    for words, part in (
-        (("--model", "gcn"), "give its --data too"),
-        (("--data", "corra"), "did you mean cora?"),
-        (("--data", "cora", "--set", "pipeline.servers=2"), "leave out pipeline.*"),
-    ):
-        answer = dorylax("info", *words)
-        assert answer.code == 2
-        assert part in answer.err

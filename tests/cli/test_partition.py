@@ -63,27 +63,6 @@ def test_widths(dorylax, options: tuple[str, ...], widths: list[int]) -> None:
     assert content["received_bytes"][0] == 8 * sum(widths) * content["ghosts_in"][0]
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ((), "missing option '--servers'"),
-        (("--servers", "0"), "invalid value for '--servers'"),
-        (("--servers", "1001"), "the number of servers must be in 1 … 1000 (the graph's vertices), got 1001"),
-        (("--servers", "2", "--method", "meits"), "invalid value for '--method': 'meits' is not one of 'metis', 'ldg'"),
-        (("--servers", "4", "--intervals", "300"), "300 intervals per server are more than the 250 vertices of server"),
-        (("--servers", "2", "--widths", "4,x"), "--widths takes whole numbers ≥ 1 separated by commas, as in 16,4"),
-        (("--servers", "2", "--widths", "0"), "--widths takes whole numbers ≥ 1"),
-        (("--servers", "2", "--set", "model.name=gat"), "bytes are counted for gcn, not for 'gat': give --widths"),
-        (("--servers", "2", "--set", "data.sise=tiny"), "data.sise"),
-    ],
-)
-def test_wrong_options(dorylax, words: tuple[str, ...], told: str) -> None:
-    code, out, err = dorylax(*TINY, *words)
-    assert (code, out) == (2, "")
-    assert told in err
-    assert err.count("\n") == 1
-
-
 def test_a_folder_with_something_else_is_refused_before_anything(dorylax, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)

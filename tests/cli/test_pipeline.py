@@ -73,23 +73,6 @@ def test_predict_needs_no_pipeline(dorylax, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("pipeline.staleness=1",), "pipeline.staleness = 1 needs pipeline.mode=async, got pipe"),
-        (("pipeline.mode=async", "pipeline.staleness=-1"), "pipeline.staleness must be ≥ 0, got -1"),
-        (("pipeline.servers=2", "single.optimize=false"), "single.optimize=false and pipeline.servers exclude"),
-        (("pipeline.clock=virtual", "pipeline.cluster=defalt"), "pipeline.cluster cannot be used: "),
-    ],
-)
-def test_pipelines_that_cannot_be(dorylax, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    options = [word for setting in words for word in ("--set", setting)]
-    code, out, err = dorylax("train", *TINY, *options, "--out", str(tmp_path / "run"))
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
     ("words", "applied"),
     [
         (("pipeline.mode=pipe",), ["reorder", "prune", "settle", "hoist", "fuse"]),

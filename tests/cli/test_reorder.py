@@ -60,25 +60,6 @@ def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path)
         np.testing.assert_array_equal(one["predictions"], other["predictions"])
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("none", "--out", "out"), "there is no folder none"),
-        (("{given}", "--out", "out.npz"), "out.npz ends in .npz, and data sets are folders: give out"),
-        (("{given}", "--out", "{given}"), "is a file that this command reads"),
-        (("{given}", "--out", "{folder}/out", "--memory", "4G B"), "expected an amount of memory such as 4GiB"),
-        (("{given}", "--out", "{folder}/out", "--memory", "10MiB"), "10 MiB of memory are too little"),
-    ],
-)
-def test_wrong_words(dorylax, given: Path, words: tuple[str, ...], told: str) -> None:
-    filled = [word.format(given=given, folder=given.parent) for word in words]
-    code, out, err = dorylax("reorder", *filled)
-    assert (code, out) == (2, "")
-    assert told in err
-    assert err.count("\n") == 1
-    assert {path.name for path in given.parent.iterdir()} == {"given"}
-
-
 def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(archive: object, order: object, out: Path, **_: object) -> None:
         next(out.parent.glob(".out.dorylax-*")).joinpath("half").touch()

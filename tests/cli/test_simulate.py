@@ -91,31 +91,6 @@ def test_json_and_timeline(dorylax, scenario: str, tmp_path: Path) -> None:
     assert max(event["args"]["epoch"] for event in events) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (("--scenario", "paper/tables34", "--backend", "cpu"), "paper/tables34 has its own backends and no timeline"),
-        (("--scenario", "paper/burst-instances", "--trace", "t"), "paper/burst-instances has its own backends"),
-        (("--scenario", "x.yaml", "--trace", "t", "--backend", "cpu", "--backend", "gpu"), "--trace is of one run"),
-        (("--scenario", "nowhere.yaml"), "nowhere.yaml"),
-        (("--scenario", "paper/tables34", "--what-if", "servers=2"), "paper/tables34 has its own clusters"),
-        (
-            ("--scenario", "x.yaml", "--what-if", "servers=2", "--trace", "t"),
-            "--trace is of one run: leave out --what-if",
-        ),
-        (("--scenario", "x.yaml", "--what-if", "servers=2", "--backend", "cpu"), "--backend is an axis of --what-if: "),
-        (("--scenario", "x.yaml", "--budget", "5usd"), "--budget needs --what-if"),
-        (("--scenario", "x.yaml", "--csv", "x.csv"), "--csv needs --what-if"),
-        (("--scenario", "x.yaml", "--jobs", "2"), "--jobs needs --what-if"),
-    ],
-)
-def test_what_cannot_be_is_one_line(dorylax, options: tuple[str, ...], problem: str) -> None:
-    code, out, err = dorylax("simulate", *options)
-    assert (code, out) == (2, "")
-    assert problem in err
-    assert len(err.splitlines()) == 1
-
-
 def test_the_papers_tables(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small graphs, with the epochs that each cell implies, and the verdict."""
     monkeypatch.setattr(paper, "GRAPHS", dict.fromkeys(paper.GRAPHS, GraphSizes(20_000, 100_000, 30, 5)))

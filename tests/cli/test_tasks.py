@@ -109,28 +109,3 @@ def test_graphs(dorylax: Any, graphs: Path, tmp_path: Path) -> None:
     code, _, err = dorylax("predict", "--run", str(tmp_path / "run"), "--all-pairs")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "--all-pairs ranks links, and " in err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--task", "links"), "task.name must be one of vertex-classification, "),
-        (("--metric", "auc"), "train.metric must be one of accuracy, "),
-        (("--metric", "mae"), "train.metric = mae is not for one class for each example"),
-        (("--task", "vertex-regression"), "regression needs targets, and the labels of communities are 4 classes"),
-        (("--task", "graph-classification"), "communities does not say which graph each vertex is of"),
-        (("--task", "link-prediction", "--set", "pipeline.servers=2"), "a pipeline predicts for each vertex"),
-        (("--metric", "roc_auc", "--set", "pipeline.hosts=processes"), "each host evaluates its own"),
-    ],
-)
-def test_what_cannot_be_is_one_line(dorylax: Any, words: tuple[str, ...], message: str) -> None:
-    code, out, err = dorylax("train", "--set", "data.size=tiny", "--no-save", *words)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert message in err
-
-
-def test_memory_of_other_examples_is_not_known(dorylax: Any) -> None:
-    code, _, err = dorylax("info", "--data", "communities", "--set", "task.name=link-prediction")
-    assert code == 2
-    assert err == "error: task.name = link-prediction: what it takes is known of tasks of vertices only\n"

@@ -84,29 +84,6 @@ def test_what_does_not_fit_is_listed(dorylax, scenario: str, tmp_path: Path) -> 
     assert err.startswith("error: no point of the what-if can be simulated: pipeline.intervals = 3 on 1500")
 
 
-@pytest.mark.parametrize(
-    ("options", "grid", "problem"),
-    [
-        ((), "servers=4..1", "what-if servers=4..1 is an empty range"),
-        ((), "server=4", "what-if 'server' is no axis: did you mean servers?"),
-        ((), "staleness=0..2", "what-if staleness means nothing without mode=async"),
-        (("--points", "8"), GRID, "what-if 3 servers × 2 functions × 2 backend are more than 8 points"),
-        (("--budget", "5eur"), GRID, "a budget is an amount of US dollars above 0, such as 5usd or $0.50, got '5eur'"),
-        (("--deadline", "90"), GRID, "a deadline is a time above 0 with its unit"),
-        (("--csv", "nowhere/points.csv"), GRID, "--csv nowhere/points.csv: there is no folder nowhere"),
-        (("--report", "."), GRID, "--report . is a folder: give a file in it"),
-    ],
-)
-def test_what_cannot_be_is_one_line_before_anything_runs(
-    dorylax, scenario: str, monkeypatch: pytest.MonkeyPatch, *, options: tuple[str, ...], grid: str, problem: str
-) -> None:
-    monkeypatch.setattr("dorylax.simulation.search.simulate", None)
-    code, out, err = dorylax(*words(scenario, *options, grid=grid))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: {problem}")
-    assert len(err.splitlines()) == 1
-
-
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize(
     ("sent", "end"), [(signal.SIGINT, (130, "interrupted")), (signal.SIGTERM, (143, "terminated"))], ids=["INT", "TERM"]

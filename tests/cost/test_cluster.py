@@ -108,51 +108,6 @@ def test_what_a_file_leaves_out_is_the_default_clusters(tmp_path):
     assert find_cluster(path) == replace(DEFAULT_CLUSTER, name="cheap", graph_server=server)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "problem"),
-    [
-        ("threads: 2", "threads: 0", "mine.yaml:5: graph_server.threads must be ≥ 1, got 0"),
-        ("threads: 2", "threads: 2.5", "mine.yaml:5: graph_server.threads must be a whole number, got 2.5"),
-        ("threads: 2", "threads: true", "mine.yaml:5: graph_server.threads must be a whole number, got True"),
-        (
-            "threads: 2",
-            "treads: 2",
-            "mine.yaml:5: graph_server.treads is not a key of a cluster: did you mean threads?",
-        ),
-        ("  threads: 2\n", "", "mine.yaml:3: graph_server.threads is missing: name a known type (c5.xlarge, "),
-        ("flops: 5e10", "flops: fast", "mine.yaml:6: graph_server.flops must be a number, got 'fast'"),
-        ("flops: 5e10", "flops: 0", "mine.yaml:6: graph_server.flops must be > 0, got 0.0"),
-        ("price: 1", "price: -1", "mine.yaml:10: graph_server.price must be ≥ 0, got -1.0"),
-        ("price: 1", "price: .inf", "mine.yaml:10: graph_server.price must be ≥ 0 and finite, got inf"),
-        ("sigma: 0.5", "sigma: -1", "mine.yaml:11: graph_server.variation.sigma must be ≥ 0, got -1.0"),
-        (
-            "sigma: 0.5",
-            "mu: 1",
-            "mine.yaml:11: graph_server.variation.mu is not a key of a cluster: choose from sigma, ",
-        ),
-        ("launch: 1e-5", "launch: -1", "mine.yaml:12: graph_server.gpu.launch must be ≥ 0, got -1.0"),
-        (", launch: 1e-5", "", "mine.yaml:12: graph_server.gpu.launch is missing: give every key of a GPU"),
-        ("c7g.2xlarge", "c9.huge", "mine.yaml:13: parameter_server must be c5.xlarge, "),
-        ("c7g.2xlarge", "3", "mine.yaml:13: parameter_server must hold keys such as name, got 3"),
-        ("memory_mb: 3008", "memory_mb: 64", "mine.yaml:15: function.memory_mb must be in 128 … 10240"),
-        ("functions: 12", "functions: -1", "mine.yaml:18: functions must be ≥ 0, got -1"),
-        ("latency: 1e-3", "latency: 0", "mine.yaml:19: latency must be > 0, got 0.0"),
-        ("latency: 1e-3", "variation: {}", "mine.yaml:19: variation is not a key of a cluster: choose from name, "),
-        ("latency: 1e-3", "one_machine: {}", "mine.yaml:19: one_machine is not a key of a cluster: "),
-        ("latency: 1e-3", "latency: [", "mine.yaml:20: not valid YAML"),
-        ("name: mine\n", "", "name is missing: say what the cluster is called"),
-        ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
-        (FULL, "", "mine.yaml: must hold keys such as name, got None"),
-    ],
-)
-def test_a_wrong_file_is_refused_by_line_and_key(tmp_path, before, after, problem):
-    assert before in FULL
-    path = tmp_path / "mine.yaml"
-    path.write_text(FULL.replace(before, after, 1))
-    with pytest.raises(ConfigError, match=re.escape(problem)):
-        find_cluster(path)
-
-
 def test_unknown_clusters_are_refused():
     with pytest.raises(ConfigError, match=r"unknown cluster 'defualt': did you mean default\? \(or give the path"):
         find_cluster("defualt")
@@ -183,7 +138,7 @@ def test_a_cluster_with_other_values():
     ("changes", "message"),
     [
         ({"function.memory": 3}, "function.memory is not a key of a cluster: .*memory_mb"),
-        ({"functions": "many"}, "functions must be a whole number, got 'many'"),
+        ({"functions": "many"}, "functions must be a whole number ≥ 0, got 'many'"),
         ({"function.memory_mb": 3}, "function.memory_mb must be in 128 "),
         ({"graph_server": "c5", "graph_server.price": 1}, "graph_server.price is given with what it is a part of"),
         ({"graph_server.price": 1, "graph_server": "c5"}, "graph_server is given with one of its parts"),

@@ -54,7 +54,7 @@ def test_a_draw_never_changes():
     ("values", "problem"),
     [
         ((-0.1, 0.0, 1.0), "sigma must be ≥ 0, got -0.1"),
-        ((float("nan"), 0.0, 1.0), "sigma must be ≥ 0 and finite, got nan"),
+        ((float("nan"), 0.0, 1.0), "sigma must be finite, got nan"),
         ((0.1, 1.0, 1.0), "straggler_probability must be ≥ 0 and < 1, got 1.0"),
         ((0.1, 0.5, 0.5), "straggler_factor must be ≥ 1, got 0.5"),
     ],

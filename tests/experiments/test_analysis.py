@@ -212,10 +212,10 @@ def test_epochs_without_an_evaluation_are_counted() -> None:
     """Every second epoch is evaluated: the third evaluation at 0.9 is after epoch 8."""
     one = done(_sweep().runs[0], [None, 0.1, None, 0.9, None, 0.9, None, 0.9, None, 0.9])
     assert [record.epoch for record in one.evaluated] == [1, 3, 5, 7, 9]
-    assert one.crossing(0.85) == (8, False)
-    assert one.crossing(0.95) == (10, True)
-    measured = one.measured(0.85)
-    assert (measured["seconds"], measured["dollars"]) == (8.0, 8.0)
+    for target, epochs, found in ((0.85, 8, True), (0.95, 10, False)):
+        measured = one.measured(target)
+        assert [measured[name] for name in ("epochs", "seconds", "dollars")] == [epochs] * 3
+        assert measured["reached"] == found
 
 
 def test_runs_that_were_never_evaluated_miss_the_target() -> None:

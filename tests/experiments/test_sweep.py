@@ -1,22 +1,22 @@
-"""Sweep files: what they expand to, and what each mistake says."""
+"""Sweep files: what they expand to. The snapshot `golden/snapshots/sweep.txt` has the message of each mistake."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.experiments.sweep import Comparison, Sweep, select
-from dorylax.experiments.sweep_file import expand, one_setting, read
-from dorylax.settings.strict_yaml import parse
-
-_PARTS = "title, question, description, simulate, base, grid, zip, exclude, seeds, compare, published"
-_CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
+from dorylax.experiments.confounding import confounders
+from dorylax.experiments.sweep import Comparison, RunOutcome, Study, Sweep, select
+from dorylax.experiments.sweep_file import one_setting, read
+from dorylax.simulation.paper import GRAPHS
 
 
 def _expand(text: str) -> Sweep:
-    return expand(parse(text, "s.yaml"), "s")
+    return read(text, "s.yaml", "s")
 
 
 def test_the_product_in_order_with_seeds_fastest() -> None:
@@ -34,12 +34,6 @@ def test_the_product_in_order_with_seeds_fastest() -> None:
     assert len({run.key for run in sweep.runs}) == 8
 
 
-def test_seeds_may_be_a_number_or_omitted() -> None:
-    assert [run.config.train.seed for run in _expand("grid: {model.name: [gcn]}\nseeds: 3\n").runs] == [0, 1, 2]
-    assert [run.config.train.seed for run in _expand("grid: {model.name: [gcn]}\n").runs] == [0]
-    assert [run.config.train.seed for run in _expand("base: {train.seed: 4}\ngrid: {model.name: [gcn]}\n").runs] == [4]
-
-
 def test_nothing_but_seeds_is_one_setting() -> None:
     sweep = _expand("base: {train.epochs: 3}\nseeds: [5, 1]\nexclude: [{train.seed: 1}]\n")
     assert (sweep.axes, [run.label for run in sweep.runs]) == ((), ["gcn, seed 5"])
@@ -55,83 +49,6 @@ def test_nothing_but_seeds_is_one_setting() -> None:
         _expand("seeds: 3\ncompare: {baseline: {pipeline.mode: pipe}}\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", f"s.yaml: a sweep has the parts {_PARTS}, got null"),
-        ("- 1\n", f"s.yaml:1: a sweep has the parts {_PARTS}, got [1]"),
-        ("gird: {}\n", "s.yaml:1: unknown part 'gird' of a sweep: did you mean grid?"),
-        (
-            "seeds: 3\ngrid: {}\n",
-            "s.yaml:2: grid must hold at least one key with a list of values, "
-            "as in `model.name: [gcn, gat]`, got nothing",
-        ),
-        (
-            "base: {train.epochs: 3}\n",
-            "s.yaml:1: grid must hold at least one key with a list of values, "
-            "as in `model.name: [gcn, gat]`, got nothing",
-        ),
-        ("grid:\n  model.name: []\n", "s.yaml:2: model.name must have a list of at least one value, got []"),
-        ("grid:\n  model.name: gcn\n", "s.yaml:2: model.name must have a list of at least one value, got 'gcn'"),
-        ("grid:\n  model.nam: [gcn]\n", "s.yaml:2: unknown key 'model.nam': did you mean model.name?"),
-        (
-            "grid:\n  model.name:\n    - gcn\n    - gnc\n",
-            "s.yaml:4: unknown model.name 'gnc': did you mean sgc or gin or gcn?",
-        ),
-        (
-            "base:\n  model.name: gnc\ngrid:\n  model.dropout: [0.1]\n",
-            "s.yaml:2: unknown model.name 'gnc': did you mean sgc or gin or gcn?",
-        ),
-        ("grid:\n  model.name:\n    - gcn\n    - gcn\n", "s.yaml:4: model.name lists 'gcn' twice"),
-        ("grid:\n  model.name: [gcn]\n  model.name: [gat]\n", "s.yaml:3: model.name is given twice (first on line 2)"),
-        ("grid:\n  train.epochs:\n    - 5\n    - 0\n", "s.yaml:4: train.epochs must be ≥ 1, got 0"),
-        ("base:\n  train:\n    epochs: x\n", "s.yaml:3: train.epochs must be a whole number ≥ 1, got 'x'"),
-        ("base: 3\n", "s.yaml:1: base must hold keys such as train.epochs, got 3"),
-        (
-            "base:\n  model.dropout: 0.1\ngrid:\n  model.dropout: [0.2]\n",
-            "s.yaml:4: model.dropout is in base and in grid: take it out of one",
-        ),
-        ("grid:\n  train.seed: [1, 2]\n", "s.yaml:2: train.seed is not for the grid: list seeds under `seeds`"),
-        (
-            "base: {train.seed: 1}\ngrid:\n  model.name: [gcn]\nseeds: 2\n",
-            "s.yaml:4: seeds and train.seed in base exclude each other: remove one",
-        ),
-        (
-            "grid: {model.name: [gcn]}\nseeds: 0\n",
-            "s.yaml:2: seeds must be a whole number ≥ 1 or a list of seeds, got 0",
-        ),
-        (
-            "grid: {model.name: [gcn]}\nseeds: true\n",
-            "s.yaml:2: seeds must be a whole number ≥ 1 or a list of seeds, got true",
-        ),
-        ("grid: {model.name: [gcn]}\nseeds: [1, 1]\n", "s.yaml:2: seeds lists 1 twice"),
-        ("grid: {model.name: [gcn]}\nseeds: [-1]\n", "s.yaml:2: train.seed must be ≥ 0 and < 2147483648, got -1"),
-        ("grid: {model.name: [gcn]}\ndescription: 3\n", "s.yaml:2: description must be text, got 3"),
-        ("grid: {model.name: [gcn]}\ntitle: 3\n", "s.yaml:2: title must be text, got 3"),
-        (
-            "zip:\n  model.name: [gcn, gat]\n  label: [one]\n",
-            "s.yaml:3: values of zip go together, but model.name lists 2 and label lists 1",
-        ),
-        ("zip:\n  model.name: [gcn, gat]\n  label: [one, one]\n", "s.yaml:3: label lists 'one' twice"),
-        (
-            "zip:\n  model.name: [gcn, gat]\n  label: [1, 2]\n",
-            "s.yaml:3: label must be a list of names, one for each value, got [1, 2]",
-        ),
-        ("zip:\n  label: [one]\n", "s.yaml:2: label names values of other keys: add one to this block"),
-        (
-            "grid:\n  model.name: [gat, gcn]\n  model.heads: [2]\n",
-            "s.yaml:3: model.heads is not an option of model gcn, whose options are "
-            "hidden_features, num_layers, dropout, norm, residual, jk",
-        ),
-        ("grid:\n  optimizer.learning_rate: [1, 1.0]\n", "s.yaml:2: optimizer.learning_rate lists 1.0 twice"),
-    ],
-)
-def test_mistakes_say_file_line_value_and_what_is_allowed(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _expand(text)
-    assert str(caught.value) == message
-
-
 def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cannot happen while every key changes the identity, so the identity is broken here."""
     from dorylax.config import RunConfig
@@ -140,34 +57,6 @@ def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError) as caught:
         _expand("grid:\n  model.dropout: [0.1, 0.2]\n")
     assert str(caught.value) == ("s.yaml:1: (dropout=0.2, seed 0) is the same run as (dropout=0.1, seed 0): remove one")
-
-
-def test_pipelines_are_axes_like_others() -> None:
-    sweep = _expand(
-        "base: {pipeline.mode: async}\ngrid: {pipeline.staleness: [0, 1], pipeline.update: [null, per_interval]}\n"
-    )
-    found = [(run.config.pipeline.staleness, run.config.pipeline.update) for run in sweep.runs if run.config.pipeline]
-    assert found == [(0, "per_epoch"), (0, "per_interval"), (1, "per_epoch"), (1, "per_interval")]
-    assert len({run.key for run in sweep.runs}) == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "base: {pipeline.servers: 2}\ngrid:\n  pipeline.staleness: [0, 1]\n",
-            "s.yaml:3: pipeline.staleness = 0 needs pipeline.mode=async",
-        ),
-        (
-            "base:\n  single.optimize: false\ngrid: {pipeline.servers: [2]}\n",
-            "s.yaml:2: single.optimize=false and pipeline.servers exclude each other",
-        ),
-    ],
-)
-def test_a_pipeline_that_cannot_be_is_found_in_its_line(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _expand(text)
-    assert str(caught.value).startswith(message)
 
 
 # Zip, exclude, compare, only.
@@ -193,40 +82,6 @@ def test_values_of_a_zip_go_together_and_come_after_the_grid() -> None:
         f"{model}, {mode}, seed {seed}" for model in ("gcn", "gat") for mode in modes for seed in (0, 1)
     ]
     assert sweep.runs[0].setting == {"model.name": "gcn", "pipeline.mode": "pipe", "pipeline.staleness": None}
-
-
-def test_blocks_of_a_zip_are_crossed() -> None:
-    sweep = _expand(
-        "zip:\n  - {model.name: [gcn, gat], optimizer.learning_rate: [0.1, 0.2]}\n  - {train.epochs: [1, 2]}\n"
-    )
-    assert _labels(sweep) == [
-        "gcn, learning_rate=0.1, epochs=1, seed 0",
-        "gcn, learning_rate=0.1, epochs=2, seed 0",
-        "gat, learning_rate=0.2, epochs=1, seed 0",
-        "gat, learning_rate=0.2, epochs=2, seed 0",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("exclude", "left"),
-    [
-        ("[{model.name: gat}]", 6),
-        ("[{model.name: gat, pipeline.staleness: [0, 1]}]", 8),
-        ("[{model.name: gat, pipeline.staleness: null}, {train.seed: 1}]", 5),
-        ("[{pipeline.staleness: 1.0}]", 8),
-        ("[]", 12),
-    ],
-)
-def test_exclusions(exclude: str, left: int) -> None:
-    assert len(_expand(f"{_STUDY}exclude: {exclude}\n").runs) == left
-
-
-def test_what_is_excluded_need_not_be_possible() -> None:
-    """GCN has no heads."""
-    text = "grid: {model.name: [gcn, gat], model.heads: [2, 4]}\n"
-    with pytest.raises(ConfigError, match=r"model\.heads is not an option of model gcn"):
-        _expand(text)
-    assert _labels(_expand(text + "exclude: [{model.name: gcn}]\n")) == ["gat, heads=2, seed 0", "gat, heads=4, seed 0"]
 
 
 def test_numbers_are_excluded_and_selected_as_they_are_written() -> None:
@@ -260,31 +115,6 @@ def test_only_of_nothing_is_all() -> None:
     assert select(sweep, []) is sweep
 
 
-@pytest.mark.parametrize(
-    ("conditions", "message"),
-    [
-        (
-            [("model.nam", "gcn")],
-            "--only model.nam=gcn: 'model.nam' does not vary in sweep s: did you mean model.name?",
-        ),
-        ([("model.name", "sage")], "--only model.name=sage: in sweep s model.name is gcn, gat"),
-        (
-            [("pipeline.staleness", "true")],
-            "--only pipeline.staleness=true: in sweep s pipeline.staleness is null, 0, 1",
-        ),
-        ([("pipeline.staleness", "[1")], "--only pipeline.staleness=[1: in sweep s pipeline.staleness is null, 0, 1"),
-        (
-            [("pipeline.mode", "pipe"), ("pipeline.staleness", "1")],
-            "--only: no run meets all of pipeline.mode=pipe, pipeline.staleness=1",
-        ),
-    ],
-)
-def test_only_says_what_there_is(conditions: list[tuple[str, str]], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        select(_expand(_STUDY), conditions)
-    assert str(caught.value) == message
-
-
 def test_what_is_compared() -> None:
     sweep = _expand(_STUDY + "compare: {baseline: {pipeline.mode: pipe}}\n")
     found = sweep.comparison
@@ -305,99 +135,174 @@ def test_only_without_the_baseline_compares_nothing() -> None:
     assert select(sweep, [("pipeline.mode", "async")]).comparison is None
 
 
-_ZIP_MUST = "zip must hold keys with lists of values that go together, as in `pipeline.mode: [pipe, async]`, got "
+# Parts.
+
+_PARTS = """\
+description: both
+simulate: true
+base:
+  graph.name: amazon
+  train.epochs: 5
+  pipeline.servers: 2
+parts:
+  one:
+    description: the first
+    base: {pipeline: {servers: 3}}
+    grid: {pipeline.mode: [pipe, no-pipe]}
+    compare: {baseline: {pipeline.mode: pipe}}
+  other:
+    zip: {pipeline.mode: [pipe, pipe], train.epochs: [5, 7], pipeline.servers: [3, 3]}
+"""
 
 
-@pytest.mark.parametrize(
-    ("rest", "message"),
-    [
-        # zip
-        ("zip: 3\n", f"6: {_ZIP_MUST}3"),
-        ("zip: null\n", f"6: {_ZIP_MUST}null"),
-        ("zip: {}\n", f"6: {_ZIP_MUST}{{}}"),
-        ("zip: []\n", "6: zip must hold keys with lists of values, got []"),
-        ("zip:\n  - {train.epochs: [1]}\n  - 4\n", f"8: {_ZIP_MUST}4"),
-        ("zip: {train.epoch: [1]}\n", "6: unknown key 'train.epoch': did you mean train.epochs?"),
-        ("zip: {train.epochs: 1}\n", "6: train.epochs must have a list of at least one value, got 1"),
-        ("zip:\n  train.epochs:\n    - 1\n    - x\n", "9: train.epochs must be a whole number ≥ 1, got 'x'"),
-        (
-            "zip:\n  train.epochs: [1, 2]\n  train.patience: [1]\n",
-            "8: values of zip go together, but train.epochs lists 2 and train.patience lists 1",
-        ),
-        ("zip:\n  train.epochs:\n    - 1\n    - 1\n", "9: zip lists [1] twice"),
-        ("zip: {model.name: [gcn]}\n", "6: model.name is in grid and in zip: take it out of one"),
-        ("zip: {optimizer.name: [adam]}\n", "6: optimizer.name is in base and in zip: take it out of one"),
-        (
-            "zip:\n  - {train.epochs: [1]}\n  - {train.epochs: [2]}\n",
-            "8: train.epochs is in two blocks of zip: take it out of one",
-        ),
-        ("zip: {train.seed: [1]}\n", "6: train.seed is not for the zip: list seeds under `seeds`"),
-        ("zip: {optimizer.momentum: [0.5]}\n", "6: optimizer.momentum is not an option of optimizer adam"),
-        (
-            "zip:\n  - {train.epochs: [1]}\n  - {optimizer.momentum: [0.5]}\n",
-            "8: optimizer.momentum is not an option of",
-        ),
-        # exclude
-        ("exclude: {model.name: gcn}\n", "6: exclude must be a list of settings such as `{model.name: gat}`, got {'"),
-        ("exclude: null\n", "6: exclude must be a list of settings such as `{model.name: gat}`, got null"),
-        ("exclude: [{}]\n", "6: exclude must be a list of settings such as `{model.name: gat}`, got [{}]"),
-        ("exclude:\n  - model.nam: gcn\n", "7: 'model.nam' does not vary here: did you mean model.name?"),
-        ("exclude:\n  - optimizer.name: adam\n", "7: 'optimizer.name' does not vary here: "),
-        ("exclude:\n  - model.name: [gcn, sage]\n", "7: model.name is never 'sage' here, but 'gcn', 'gat'"),
-        ("exclude: [{train.seed: 2}]\n", "6: train.seed is never 2 here, but 0, 1"),
-        ("exclude: [{train.seed: true}]\n", "6: train.seed is never true here, but 0, 1"),
-        ("exclude: [{model.dropout: '0.1'}]\n", "6: model.dropout is never '0.1' here, but 0.1, 0.2"),
-        ("exclude:\n  - model.name: [gcn, gat]\n", "6: every run is excluded"),
-        ("exclude:\n  - {train.seed: 0}\n  - model.name: []\n", "8: excludes no run: {'model.name': []}"),
-        # compare
-        ("compare: 3\n", "6: compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"),
-        ("compare: {margin: 0.1}\n", "6: compare must hold a baseline, as in `baseline: {pipeline.mode: pipe}`"),
-        (
-            "compare:\n  baseline: {model.name: gcn}\n  targt: 0.5\n",
-            "8: unknown part 'targt' of compare: did you mean target?",
-        ),
-        ("compare:\n  baseline: gcn\n", "7: baseline must hold at least one key with its value, got 'gcn'"),
-        ("compare: {baseline: {}}\n", "6: baseline must hold at least one key with its value, got {}"),
-        ("compare: {baseline: {model.name: sage}}\n", "6: model.name is never 'sage' here, but 'gcn', 'gat'"),
-        ("compare: {baseline: {train.seed: 0}}\n", "6: 'train.seed' does not vary here: "),
-        ("compare: {baseline: {model.name: [gcn]}}\n", "6: model.name is never ['gcn'] here, but 'gcn', 'gat'"),
-        ("compare:\n  baseline: {model.name: gcn}\n  margin: 0\n", "8: margin must be > 0 and < 1, got 0"),
-        ("compare:\n  baseline: {model.name: gcn}\n  margin: true\n", "8: margin must be > 0 and < 1, got true"),
-        ("compare:\n  baseline: {model.name: gcn}\n  target: 82\n", "8: target must be > 0 and < 1, got 82"),
-        ("compare:\n  baseline: {model.name: gcn}\n  target: '1'\n", "8: target must be > 0 and < 1, got '1'"),
-        (
-            "compare:\n  baseline: {model.name: gcn}\n  target: 0.5\n  margin: 0.1\n",
-            "9: target and margin exclude each other: give one",
-        ),
-        (
-            "compare:\n  baseline: {model.name: gcn}\n  over: model.dropout\n",
-            "8: over must be a list of keys such as `[data.name]`, got 'model.dropout'",
-        ),
-        (
-            "compare:\n  baseline: {model.name: gcn}\n  over: [data.name]\n",
-            "8: over lists keys that vary between what is compared, got data.name: those are model.dropout",
-        ),
-        (
-            "compare:\n  baseline: {model.name: gcn}\n  over: [model.name]\n",
-            "8: over lists keys that vary between what is compared, got model.name: those are model.dropout",
-        ),
-        (
-            "exclude: [{model.name: gcn, model.dropout: 0.2}]\ncompare: {baseline: {model.name: gcn}}\n",
-            "7: (gat, dropout=0.2, seed 0) has no run to be compared with",
-        ),
-        (
-            "exclude: [{model.name: gcn, train.seed: 1}]\ncompare: {baseline: {model.name: gcn}}\n",
-            "7: (gat, dropout=0.1, seed 1) has no run to be compared with",
-        ),
-        (
-            "zip: {train.epochs: [1, 1], train.patience: [1, 2]}\ncompare: {baseline: {train.epochs: 1}}\n",
-            "7: both (gcn, dropout=0.1, epochs=1, patience=1, seed 0) and "
-            "(gcn, dropout=0.1, epochs=1, patience=2, seed 0) are the baseline: name one",
-        ),
-    ],
-)
-def test_mistakes_in_what_goes_together_is_left_out_or_compared(rest: str, message: str) -> None:
-    text = "base: {optimizer.name: adam}\ngrid:\n  model.name: [gcn, gat]\n  model.dropout: [0.1, 0.2]\nseeds: 2\n"
-    with pytest.raises(ConfigError) as caught:
-        _expand(text + rest)
-    assert str(caught.value).startswith(f"s.yaml:{message}")
+def test_runs_of_all_parts_each_once() -> None:
+    sweep = _expand(_PARTS)
+    assert (sweep.name, sweep.description, sweep.axes) == (
+        "s",
+        "both",
+        ("pipeline.mode", "train.epochs", "pipeline.servers"),
+    )
+    one, other = sweep.parts
+    assert (one.name, one.description, other.name) == ("one", "the first", "other")
+    assert {run.config.pipeline.servers for run in sweep.runs if run.config.pipeline is not None} == {3}
+    assert [run.config.train.epochs for run in other.runs] == [5, 7]
+    # The same run in both, though each has its own name for it.
+    assert one.runs[0].key == other.runs[0].key
+    assert one.runs[0].label != other.runs[0].label
+    assert [run.key for run in sweep.runs] == [one.runs[0].key, one.runs[1].key, other.runs[1].key]
+    assert confounders(sweep) == []
+    study = Study(sweep, [RunOutcome(run, "open") for run in sweep.runs], None)
+    assert [[outcome.run for outcome in part.outcomes] for part in study.parts] == [list(one.runs), list(other.runs)]
+    assert _expand(_PARTS) == sweep
+
+
+_MIXED = """\
+simulate: true
+base: {graph: {name: amazon}, cluster.functions: 9, train.epochs: 5}
+parts:
+  simulated:
+    grid: {pipeline.mode: [pipe, no-pipe]}
+  trained:
+    simulate: false
+    base: {data.size: tiny}
+    grid: {pipeline.mode: [pipe, no-pipe]}
+"""
+
+
+def test_a_part_that_trains_takes_no_keys_of_simulations() -> None:
+    sweep = _expand(_MIXED)
+    simulated, trained = sweep.parts
+    assert (sweep.simulated, simulated.simulated) == (False, True)
+    assert all(run.simulation is None for run in trained.runs)
+    assert {run.config.train.epochs for part in sweep.parts for run in part.runs} == {5}
+    with pytest.raises(ConfigError, match=r"^s.yaml:8: graph.name is of simulations: add `simulate: true`"):
+        _expand(_MIXED.replace("data.size: tiny", "graph: {name: amazon}"))
+    with pytest.raises(ConfigError, match=r"^s.yaml:1: graph.name is of simulations: add `simulate: true`"):
+        _expand(_MIXED.replace("simulate: true\n", ""))
+
+
+def test_only_leaves_out_parts_that_do_not_vary_a_key() -> None:
+    sweep = _expand(_PARTS)
+    chosen = select(sweep, [("train.epochs", "7")])
+    assert [part.name for part in chosen.parts] == ["other"]
+    assert [run.config.train.epochs for run in chosen.runs] == [7]
+    assert chosen.text == sweep.text
+    assert [len(part.runs) for part in select(sweep, [("pipeline.mode", "pipe")]).parts] == [1, 2]
+    with pytest.raises(ConfigError, match=r"--only model\.name=gcn"):
+        select(sweep, [("model.name", "gcn")])
+
+
+def test_data_that_are_not_verified() -> None:
+    sweep = _expand(_PARTS.replace("graph.name: amazon", "data.size: tiny")).unverified()
+    assert not any(run.config.data.verify for whole in (sweep, *sweep.parts) for run in whole.runs)
+    assert replace(sweep, parts=()) != sweep
+
+
+# Published numbers.
+
+_PUBLISHED = """\
+simulate: true
+base: {graph.name: amazon}
+zip: {pipeline.mode: [pipe, async, async], pipeline.staleness: [null, 0, 1]}
+compare: {baseline: {pipeline.mode: pipe}}
+published:
+  source: a paper
+  points:
+    - {at: {pipeline.mode: async}, dollars: 3, seconds_ratio: 0.5}
+    - {at: {pipeline.staleness: 1}, dollars: 4.5}
+"""
+
+
+def test_points_by_setting() -> None:
+    sweep = _expand(_PUBLISHED)
+    assert sweep.published.source == "a paper"
+    found = [sweep.published.of(run.setting) for run in sweep.runs]
+    assert found == [{}, {"dollars": 3.0, "seconds_ratio": 0.5}, {"dollars": 4.5, "seconds_ratio": 0.5}]
+
+
+_PUBLISHED_OF_TRAINING = """\
+base: {data.size: tiny}
+zip: {pipeline.mode: [pipe, async, async], pipeline.staleness: [null, 0, 1]}
+compare: {baseline: {pipeline.mode: pipe}}
+published:
+  source: a paper
+  points:
+    - {at: {pipeline.staleness: 1}, epochs_to_target_ratio: 1.41}
+"""
+
+
+def test_points_of_runs_that_train() -> None:
+    sweep = _expand(_PUBLISHED_OF_TRAINING)
+    assert [sweep.published.of(run.setting) for run in sweep.runs] == [{}, {}, {"epochs_to_target_ratio": 1.41}]
+
+
+# Simulations.
+
+_SIMULATED = """\
+simulate: true
+base:
+  graph: {name: amazon, edges: 1000}
+  model.hidden_features: 16
+  pipeline.servers: 2
+  cluster: {function: {memory_mb: 512}}
+"""
+
+
+def test_graphs_backends_and_clusters_vary() -> None:
+    sweep = _expand(
+        _SIMULATED + "grid: {simulation.backend: [functions, cpu]}\n"
+        "zip: {graph.vertices: [null, 500], cluster.graph_server: [c5.xlarge, r5.2xlarge]}\nseeds: 2\n"
+    )
+    assert sweep.simulated
+    assert len({run.key for run in sweep.runs}) == len(sweep.runs) == 8
+    made = [run.simulation.scenario(run.name, run.config) for run in sweep.runs if run.simulation is not None]
+    assert [one.backend for one in made] == ["functions"] * 4 + ["cpu"] * 4
+    assert [one.graph.vertices for one in made[::2] if one.graph is not None] == [GRAPHS["amazon"].vertices, 500] * 2
+    assert [one.cluster.graph_server.name for one in made[::2]] == ["c5.xlarge", "r5.2xlarge"] * 2
+    assert {one.cluster.function.memory_mb for one in made} == {512}
+    assert {one.config.train.seed for one in made} == {0, 1}
+    assert sweep.runs[2].label == "functions, vertices=500, r5.2xlarge, seed 0"
+    dotted = sweep.runs[2].dotted()
+    assert not [key for key in dotted if key.startswith("data.")]
+    assert (dotted["graph.vertices"], dotted["cluster.function.memory_mb"]) == (500, 512)
+
+
+def test_one_setting_needs_no_seeds_and_data_may_be_real() -> None:
+    (run,) = _expand("simulate: true\nbase: {data.size: tiny, pipeline.servers: 2}\n").runs
+    assert run.virtual
+    assert run.config.pipeline.clock == "virtual"
+    assert run.dotted()["data.size"] == "tiny"
+
+
+def test_a_run_that_trains_has_the_key_that_it_always_had() -> None:
+    (run,) = _expand("base: {data.size: tiny, pipeline.clock: virtual}\nseeds: 1\n").runs
+    (simulated,) = _expand("simulate: true\nbase: {data.size: tiny}\nseeds: 1\n").runs
+    assert run.key == run.config.key()
+    assert simulated.config == run.config
+    assert simulated.key != run.key
+
+
+def test_the_sweep_of_the_guide() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (text,) = (block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "simulate: true" in block)
+    assert len(_expand(text).runs) == 18

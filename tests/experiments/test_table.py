@@ -60,16 +60,28 @@ def test_columns_that_do_not_differ_are_told_below() -> None:
 
 def test_a_printed_table_has_at_most_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
+        "base: {pipeline.clock: virtual}\nseeds: 2\n"
         "zip:\n  - {optimizer.name: [adam, sgd], optimizer.learning_rate: [0.0123456, 0.03]}\n"
         "  - {pipeline.mode: [pipe, async], pipeline.freshness: [null, 0.5], pipeline.predict_weights: [null, linear]}\n"
     )
     sweep = read(text, "s.yaml", "s")
-    losses = [{**_ONE, "final_loss": float(place)} for place in range(4)]
-    outcomes = [RunOutcome(run, "done", one) for run, one in zip(sweep.runs, losses, strict=True)]
+    names = ("val_accuracy", "test_accuracy", "final_loss", "best_epoch", "epochs", "seconds_per_epoch")
+    outcomes = [RunOutcome(run, "done", dict.fromkeys(names, 0.1 * n)) for n, run in enumerate(sweep.runs)]
     print_summary(Study(sweep, outcomes, None), "title")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
-    assert any("learning_rate=0.0123456" in line for line in lines)
+    assert [line.split("│")[1].strip() for line in lines if line.startswith("│")][:4] == [
+        *("adam, learning_", "rate=0.0123456,", "pipe", "adam, learning_"),
+    ]
+    assert any("│ 45.0 ± 7.1 % │" in line for line in lines)
+
+
+def test_the_size_of_test_sets_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = read("grid: {task.name: [vertex-classification, link-prediction]}\n", "s.yaml", "s")
+    sizes = zip(sweep.runs, (1000, 64), strict=True)
+    outcomes = [RunOutcome(run, "done", {**_ONE, "test_examples": size}) for run, size in sizes]
+    print_summary(Study(sweep, outcomes, None), "title")
+    assert "\ntested on 64 pairs or 1,000 vertices\n" in capsys.readouterr().out
 
 
 def test_titles_are_folded_before_a_name_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,19 @@ def test_each_question_has_its_answer(asks: str, epochs: int, seconds: float, wo
     assert answered(sweep(asks=asks), lambda run: done(run, epochs, seconds)).startswith(words)
 
 
+def test_a_small_test_set_is_told() -> None:
+    """The count is that of the summary, which runs of earlier versions lack."""
+    for size, words in ((99, " The test set has only 99 vertices."), (100, ""), (None, "")):
+        text = answered(sweep(), lambda run, size=size: of_test_set(size, done(run, 6, 0.5)))
+        assert text.endswith(f"as accurate.{words}")
+    text = answered(sweep(), lambda run: of_test_set(40 + run.config.train.seed, done(run, 6, 0.5)))
+    assert text.endswith(" The smallest test set has only 40 vertices.")
+
+
+def of_test_set(size: int | None, run: RunHistory) -> RunHistory:
+    return dataclasses.replace(run, summary={**run.summary, "test_examples": size})
+
+
 def test_real_time_is_not_called_simulated() -> None:
     whole = sweep(ONE.replace("virtual", "real"))
     assert "0.60 × the time to" in answered(whole, lambda run: done(run, 6, 0.5))

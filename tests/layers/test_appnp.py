@@ -56,13 +56,6 @@ def test_dropout_is_anew_at_every_step_and_takes_edges_and_loops(make_graph: Cal
         assert 0.18 < (y[:, 0] > 0).mean() < 0.32  # 1/4, give or take 3.2 standard deviations
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_propagations must be ≥ 1, got 0"):
-        APPNPConv(num_propagations=0, rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match=r"alpha must be between 0 and 1, got 1\.5"):
-        APPNPConv(alpha=1.5, rngs=nnx.Rngs(0))
-
-
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 def test_parity_with_pyg(weighted: bool, messy_graph: Graph, peers: Any, run: Any) -> None:
     rng = np.random.default_rng(0)

@@ -37,11 +37,6 @@ def test_vertices_rank_the_same_neighbours_differently(make_graph: Callable[...,
     np.testing.assert_allclose(y[2:], [(x[0] + x[2]) / 2, (x[1] + x[3]) / 2], atol=1e-5)
 
 
-def test_no_head_is_refused() -> None:
-    with pytest.raises(ValueError, match="heads must be ≥ 1, got 0"):
-        GATv2Conv(3, 2, heads=0, rngs=nnx.Rngs(0))
-
-
 @pytest.mark.parametrize("share_weights", [False, True], ids=["two matrices", "shared"])
 @pytest.mark.parametrize("form", [(1, True, False), (3, True, True), (3, False, True)])
 def test_parity_with_pyg(

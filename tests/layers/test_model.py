@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.layers import GAT, GCN, GIN, MLP, MPNN, GATv2, GraphSAGE
+from dorylax.layers import GAT, GIN, MLP, MPNN, GATv2, GraphSAGE
 from dorylax.layers.model import JumpingKnowledge
 
 
@@ -85,14 +84,6 @@ def test_gat_widths_count_heads() -> None:
     assert [norm.scale.shape for norm in model.skeleton.norms] == [(8,), (8,)]
     shapes = [s.projection if s.projection is None else s.projection.kernel.shape for s in model.skeleton.shortcuts]
     assert shapes == [(5, 8), None, (8, 3)]
-
-
-@pytest.mark.parametrize("position", range(4))
-def test_widths_below_one_are_refused(position: int) -> None:
-    names = ["in_features", "hidden_features", "out_features", "num_layers"]
-    numbers = [0 if i == position else 2 for i in range(4)]
-    with pytest.raises(ValueError, match=re.escape(f"{names[position]} must be ≥ 1, got 0")):
-        GCN(*numbers[:3], num_layers=numbers[3], rngs=nnx.Rngs(0))
 
 
 def test_dropouts_of_a_model_have_keys_of_their_own() -> None:

@@ -23,13 +23,6 @@ def test_by_hand(aggregation: str, neighbours: float, make_graph: Callable[..., 
     np.testing.assert_allclose(y[:, 0], [1010, 1050, 1070 + neighbours])
 
 
-def test_unknown_aggregation_is_refused() -> None:
-    make = getattr(SAGEConv.__init__, "__wrapped__", None)  # past the run-time type check that tests install
-    with pytest.raises(Exception, match="aggregation") as error:
-        SAGEConv(3, 2, aggregation="median", rngs=nnx.Rngs(0))
-    assert make is None or error.value is not None
-
-
 @pytest.mark.parametrize("aggregation", ["mean", "sum", "max"])
 @pytest.mark.parametrize("use_bias", [False, True], ids=["no bias", "bias"])
 def test_parity_with_pyg(aggregation: str, use_bias: bool, messy_graph: Graph, peers: Any, run: Any) -> None:

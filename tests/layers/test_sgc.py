@@ -22,11 +22,6 @@ def test_one_propagation_is_a_graph_convolution(messy_graph: Graph, run: Any) ->
     )
 
 
-def test_no_propagation_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_propagations must be ≥ 1, got 0"):
-        SGConv(4, 3, num_propagations=0, rngs=nnx.Rngs(0))
-
-
 @pytest.mark.parametrize("use_bias", [False, True], ids=["no bias", "bias"])
 def test_parity_with_pyg(use_bias: bool, messy_graph: Graph, peers: Any, run: Any) -> None:
     x = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)

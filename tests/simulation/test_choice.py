@@ -108,6 +108,7 @@ def test_no_dollars(text):
         ("90min", 5400.0),
         ("3600s", 3600.0),
         ("1h30min", 5400.0),
+        ("5m", 300.0),
         ("1 h 30 min", 5400.0),
         ("0.5h", 1800.0),
         ("1d2h", 93600.0),
@@ -120,8 +121,10 @@ def test_seconds(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "90", "1m", "h", "30min1h", "-1h", "0s", "1h1h", "soon", "1e3s", "1hour", "9" * 400 + "s"]
+    "text", ["", "90", "1mo", "h", "30min1h", "-1h", "0s", "1h1h", "soon", "1e3s", "1hour", "9" * 400 + "s"]
 )
 def test_no_seconds(text):
-    with pytest.raises(ScenarioError, match=r"a deadline is a time above 0 with its unit \(s, min, h, d\), such as "):
+    with pytest.raises(
+        ScenarioError, match=r"a deadline is a time above 0 with its unit \(s, m or min, h, d\), such as "
+    ):
         seconds_of(text)

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from dorylax.cost import INSTANCES, find_cluster
-from dorylax.settings.errors import ConfigError
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 from dorylax.simulation.settings import load
 
@@ -67,45 +66,3 @@ def test_a_file_changes_the_cluster_as_sweeps_do(lines, tmp_path):
     assert found.on("cpu").cluster == dataclasses.replace(expected, functions=0)
     assert "40 functions for each server at a time, 120 in all" in found.assumptions()
     assert "graph.cut_ratio = 0.25, so 17 % of the edges join servers" in found.assumptions()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "problem"),
-    [
-        ("vertices: 1000", "vertices: 0", "mine.yaml:3: graph.vertices must be ≥ 1, got 0"),
-        ("vertices: 1000", "vertices: many", "mine.yaml:3: graph.vertices must be a whole number ≥ 1, got 'many'"),
-        ("vertices: 1000, ", "", "mine.yaml:3: graph.vertices is missing"),
-        ("features: 30", "features: 0", "mine.yaml:3: graph.features must be ≥ 1, got 0"),
-        ("cut_ratio: 0.25", "cut: 0.25", "mine.yaml:3: unknown key 'graph.cut': choose from graph.name, "),
-        ("cut_ratio: 0.25", "cut_ratio: true", "mine.yaml:3: graph.cut_ratio must be a number, got true"),
-        ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
-        ("name: mine", "contention: 3", "mine.yaml:2: contention must be true or false, got 3"),
-        ("servers: 3", "servers: 0", "mine.yaml:6: pipeline.servers must be ≥ 1, got 0"),
-        (
-            "servers: 3, intervals: 4, cluster: gcn-amazon",
-            "clock: real",
-            "pipeline.clock must be virtual in a simulation, ",
-        ),
-        ("name: mine", "data.name: cora", "data.name names a data set, and graph describes another"),
-        (TEXT, "3", "mine.yaml:1: must hold keys such as graph, got 3"),
-        (
-            "name: mine",
-            "cluster: gcn-amazon",
-            "mine.yaml:2: cluster is a section and must hold keys such as cluster.functions",
-        ),
-        (
-            "name: mine",
-            "cluster: {function: {memory: 3}}",
-            "mine.yaml:2: cluster.function.memory is not a key of a cluster",
-        ),
-        ("name: mine", "graph.classes: 4", "mine.yaml:3: graph.classes is given twice"),
-        ("name: mine", "simulation.backend: cpu", "mine.yaml:2: unknown key 'simulation.backend'"),
-        ("name: mine", "cluster.functions: -1", "mine.yaml:2: cluster.functions must be ≥ 0"),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_line(before, after, problem, tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(TEXT.replace(before, after))
-    with pytest.raises(ConfigError) as caught:
-        load(path)
-    assert str(caught.value).startswith(problem)

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import click
+import jax
 import pytest
 from rich.table import Table
 
@@ -25,7 +26,7 @@ from dorylax.config import ConfigError
 from dorylax.errors import InputError, RunError
 from dorylax.signals import Terminated
 from dorylax.store.run_directory import RunDirectoryError
-from dorylax.terminal.failures import stop, told_if_interrupted
+from dorylax.terminal.failures import explain, stop, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
 
@@ -37,6 +38,10 @@ def _raising(error: BaseException) -> click.Command:
     return click.Command("fail", callback=fail)
 
 
+_NO_THREADS = (
+    "no more threads or processes may be started: raise the limit of this user (ulimit -u) or of the control group "
+    "(pids.max), or end other processes"
+)
 _stopping = click.Command("stop", callback=functools.partial(stop, "told already", 143))
 
 
@@ -56,12 +61,35 @@ _stopping = click.Command("stop", callback=functools.partial(stop, "told already
             "error: this does not fit in memory (cannot allocate): lower model.hidden_features, model.heads or "
             "model.num_layers, or take a smaller graph",
         ),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.\nmore"),
+            1,
+            "error: this does not fit in memory (Out of memory allocating 8 bytes): lower model.hidden_features, "
+            "model.heads or model.num_layers, or take a smaller graph",
+        ),
+        (RuntimeError("can't start new thread"), 1, f"error: {_NO_THREADS}"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), 1, f"error: {_NO_THREADS}"),
+        (
+            ImportError("libjax_common.so: failed to map segment from shared object"),
+            1,
+            "error: the address space does not suffice to load libraries (libjax_common.so): raise the limit (ulimit -v)",
+        ),
         (KeyboardInterrupt(), 130, "\ninterrupted"),
     ],
 )
 def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str) -> None:
     assert run(_raising(error), "fail", []) == code
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_error_of_the_file_system_may_be_a_text_alone() -> None:
+    assert explain(OSError("8192 requested and\n4096 written")) == ("8192 requested and 4096 written", 1)
+    assert explain(OSError()) == ("OSError", 1)
+
+
+def test_bugs_are_not_explained() -> None:
+    bugs = ValueError("not ours"), jax.errors.JaxRuntimeError("INTERNAL: a bug"), ImportError("cannot import name 'x'")
+    assert [explain(bug) for bug in bugs] == [None] * 3
 
 
 def test_a_bug_keeps_its_traceback() -> None:

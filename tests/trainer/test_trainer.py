@@ -496,6 +496,7 @@ def test_summary(trainer, tmp_path):
         "best_epoch": result.best_epoch,
         "val_accuracy": result.val_accuracy,
         "test_accuracy": result.test_accuracy,
+        "test_examples": 16,
         "final_loss": result.final_loss,
         "still_falling": False,
         "seconds_per_epoch": result.seconds_per_epoch,

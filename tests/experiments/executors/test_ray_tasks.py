@@ -17,7 +17,7 @@ from dorylax.experiments.execution import Executor, carry_out, known_outcomes
 from dorylax.experiments.executors.local import InProcess, Processes
 from dorylax.experiments.executors.ray_tasks import named_files, ray_tasks
 from dorylax.experiments.run import main
-from dorylax.experiments.runner import directory, error_file
+from dorylax.experiments.runner import directory, error_file, fail
 from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.settings.errors import ConfigError
@@ -163,6 +163,7 @@ def test_a_process_that_is_killed_is_replaced(ray_cluster: RayCluster, tmp_path:
 def test_what_is_stopped_has_been_saved(ray_cluster: RayCluster, tmp_path: Path) -> None:
     sweep = read(f"base: {{data.size: tiny, model.name: mlp, train.epochs: {_FOREVER}}}\nseeds: 1\n", "s", "s")
     (run,) = sweep.runs
+    fail(tmp_path, run, "of an earlier start")
 
     def interrupt(_: Run) -> None:
         raise KeyboardInterrupt
@@ -200,10 +201,3 @@ def test_the_files_that_a_configuration_names(tmp_path: Path) -> None:
     (run,) = _runs("base: {data.name: my.npz, pipeline.partition: parts, model.name: gcn}\nseeds: 1\n")
     assert sorted(named_files(run.config)) == ["my.npz", "parts"]
     assert named_files(_runs()[0].config) == []
-
-
-@pytest.mark.parametrize("option", [["--address", "h:1"], ["--cpus-per-run", "2"]])
-def test_options_of_ray_need_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
-    (tmp_path / "s.yaml").write_text(_SWEEP)
-    assert main(["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), *option]) == 2
-    assert capsys.readouterr().err == f"error: {option[0]} needs --hosts ray\n"

@@ -16,6 +16,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from support.reports import LONG, TARGET, TEXT, written_report
 
+from dorylax.experiments.names import fold
 from dorylax.experiments.report import figures, page
 from dorylax.experiments.report.figures import Draw
 from dorylax.experiments.run import main
@@ -148,7 +149,7 @@ def test_labels_cover_nothing_and_none_is_cut(drawn: list[tuple[Draw, float]]) -
     ],
 )
 def test_long_names_break_between_their_words(text: str, letters: int, lines: list[str]) -> None:
-    assert figures.fold(text, letters).split("\n") == lines
+    assert fold(text, letters).split("\n") == lines
 
 
 def test_what_is_looked_for_is_found() -> None:
