@@ -16,7 +16,6 @@ REMAINING = {
     *("dorylax/cost/time_model.py: late", "experiments/verdicts.py: verdicts", "pipeline/hosts/heart.py: heart"),
     *("pipeline/hosts/messages.py: news", "pipeline/hosts/messages.py: standing", "pipeline/hosts/messages.py: told"),
     *("pipeline/hosts/news.py: news", "pipeline/messages.py: walked", "pipeline/parameters/server.py: due"),
-    "pipeline/transport/frames.py: parcel",
 }
 """Such names that are still there: a rename removes its entry, and no entry is added."""
 

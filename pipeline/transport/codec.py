@@ -18,7 +18,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 class Codec:
     """Encodes and decodes payloads: numbers, texts, arrays, tuples, lists, mappings with text keys, and given types.
 
-    Decoded arrays are read-only NumPy arrays. NumPy scalars become arrays without axes; random keys stay keys.
+    Decoded arrays are NumPy arrays. NumPy scalars become arrays without axes; random keys stay keys.
 
     Args:
         types: Supported named tuples, equal on both sides.

@@ -1,7 +1,7 @@
 """Control plane: an `Event` requests one tensor task from a worker, and an `Answer` reports its outcome.
 
 Both are small JSON objects that fit a line to a process, an HTTP body, or an invocation of Lambda (whose limit is
-`MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.serverless.data`) under the names of
+`MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.net`) under the names of
 `dorylax.serverless.wire.names`.
 """
 
@@ -11,10 +11,10 @@ import dataclasses
 import re
 from typing import Any, Literal, cast, final
 
+from dorylax.net.errors import WireError
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.task import TaskKey
-from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 
 VERSION = 3

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, final
 
-from dorylax.serverless.wire.errors import WireError
+from dorylax.net.errors import WireError
 
 MAX_INTEGER = 2**63 - 1
 """Largest integer for sizes, versions and epochs."""

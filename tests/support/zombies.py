@@ -69,9 +69,9 @@ def _remember(folder: str) -> None:
     said: list[Any] = []
     ask, make, refuses = ZeroMqTransport._ask, ZeroMqTransport.__init__, Inbox.refuses
 
-    def asks(transport: Any, peer: Any, what: Any, requests: Any, answer: Any) -> int:
-        said.append((peer, what, list(requests)))
-        return ask(transport, peer, what, requests, answer)
+    def asks(transport: Any, peer: Any, *request: Any, **how: Any) -> int:
+        said.append((peer, request, how | {"answer": lambda *_: None}))
+        return ask(transport, peer, *request, **how)
 
     def makes(transport: Any, *given: Any, **named: Any) -> None:
         make(transport, *given, **named)
@@ -80,9 +80,9 @@ def _remember(folder: str) -> None:
             if not os.path.exists(f"{folder}/{_AGAIN}-{os.getpid()}"):
                 transport._loop.call_later(_LOOK_SECONDS, look)
                 return
-            for peer, what, requests in list(said):
+            for peer, request, how in list(said):
                 if peer.socket is not None and not peer.socket.closed:
-                    ask(transport, peer, what, requests, lambda *_: None)
+                    ask(transport, peer, *request, **how)
                     transport._send_soon(peer)
 
         look()
