@@ -31,11 +31,6 @@ from dorylax.net.sockets import Socket, Sockets
 
 Deliver = Callable[[tuple[np.ndarray, ...]], None]
 
-GET, PUT = "get", "put"
-COMING, TENSORS, ABSENT, DONE, REFUSED = "coming", "tensors", "absent", "done", "refused"
-ACCEPTED, DUPLICATE, LATE = "accepted", "duplicate", "late"
-"""Possible details of a `DONE` reply."""
-
 MAX_NAME = 256
 """Limit of a name in characters."""
 
@@ -148,14 +143,14 @@ class Endpoint:
             number, name = request.number, request.document
             if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
                 raise WireError(f"a name must have 1 to {MAX_NAME} characters, got {str(name)[:80]!r}")
-            if request.who == [GET]:
+            if request.who == ["get"]:
                 return self._get(request, name)
-            if request.who == [PUT]:
-                return [_reply(number, DONE, self._put(request, name))]
+            if request.who == ["put"]:
+                return [_reply(number, "done", self._put(request, name))]
             raise WireError(f"a request must be get or put, got {str(request.who)[:80]}")
         except WireError as error:
             self._refusals.add(self._label, str(error))
-            return [_reply(number, REFUSED, str(error))]
+            return [_reply(number, "refused", str(error))]
 
     def _get(self, request: Message, name: str) -> list[list[Buffer]]:
         if request.arrays:
@@ -163,30 +158,30 @@ class Endpoint:
         with self._lock:
             offer = self._offers.get(name)
         if offer is None:
-            return [_reply(request.number, ABSENT)]
+            return [_reply(request.number, "absent")]
         nbytes = sum(array.nbytes for array in offer)
         self._counters.gets += 1
         self._counters.bytes_sent += nbytes
-        coming = [_reply(request.number, COMING, nbytes)] if nbytes > frames.PIECE_BYTES else []
-        return [*coming, _reply(request.number, TENSORS, None, offer)]
+        coming = [_reply(request.number, "coming", nbytes)] if nbytes > frames.PIECE_BYTES else []
+        return [*coming, _reply(request.number, "tensors", None, offer)]
 
     def _put(self, request: Message, name: str) -> str:
         with self._lock:
             if name not in self._expected:
                 self._counters.late += 1
-                return LATE
+                return "late"
             deliver = self._expected[name]
             self._expected[name] = None
         if deliver is None:
             self._counters.duplicates += 1
-            return DUPLICATE
+            return "duplicate"
         self._counters.puts += 1
         self._counters.bytes_received += sum(array.nbytes for array in request.arrays)
         try:
             deliver(tuple(request.arrays))
         except Exception:
             LOG.exception("%s: what was put as %s could not be delivered", self._label, name)
-        return ACCEPTED
+        return "accepted"
 
 
 @final
