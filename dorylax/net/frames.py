@@ -38,7 +38,7 @@ MAX_BYTES = 1 << 30
 """Default limit of one transfer between a server and a worker in bytes."""
 
 MAX_TENSORS = 4096
-"""Limit of arrays per message."""
+"""Limit of arrays per transfer between a server and a worker."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -124,10 +124,14 @@ class Bundle(NamedTuple):
 def contiguous(arrays: Sequence[np.ndarray], max_bytes: int | None = None) -> list[np.ndarray]:
     """Return arrays in row-major layout and native byte order, without copies if possible.
 
+    Args:
+        arrays: Arrays of any layout.
+        max_bytes: Limit of their bytes in a transfer, which has at most `MAX_TENSORS` arrays. None: no limits.
+
     Raises:
         WireError: A dtype is unsupported (objects, texts, complex numbers), or the arrays exceed a limit.
     """
-    if len(arrays) > MAX_TENSORS:
+    if max_bytes is not None and len(arrays) > MAX_TENSORS:
         raise WireError(f"at most {MAX_TENSORS} arrays may be sent together, got {len(arrays)}")
     found = [_travelling(array) for array in arrays]
     for array in found:
@@ -141,7 +145,7 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
     """Encode a request, or a reply to one. Do not write to its arrays before their arrival.
 
     Raises:
-        WireError: A dtype is unsupported, or there are more than `MAX_TENSORS` arrays.
+        WireError: A dtype is unsupported.
     """
     sent = contiguous(arrays)
     header = _write([who, document, [(_name(array.dtype), array.shape) for array in sent]]).encode("ascii")
@@ -177,7 +181,8 @@ def opened(frames: Sequence[Buffer], max_bytes: int | None = None) -> Bundle:
 
     Args:
         frames: Received frames.
-        max_bytes: Limit of the arrays of a message in bytes, checked before their allocation.
+        max_bytes: Limit of the arrays of a message in bytes, checked before their allocation; there may be `MAX_TENSORS`.
+            None: no limits.
 
     Raises:
         WireError: The frames are no bundle of this version, or the arrays exceed the limit.
@@ -208,8 +213,10 @@ def _opened(frames: Sequence[Buffer], max_bytes: int | None) -> Bundle:
             break
         who, document, given = json.loads(str(first[end : end + length], "ascii"))
         end += length
-        if not isinstance(who, list) or len(given) > MAX_TENSORS:
-            raise WireError(f"a header must have at most {MAX_TENSORS} tensors, got {len(given)}")
+        if not isinstance(who, list):
+            raise WireError(f"a header must begin with a list, got {str(who)[:80]}")
+        if max_bytes is not None and len(given) > MAX_TENSORS:
+            raise WireError(f"a transfer must have at most {MAX_TENSORS} tensors, got {len(given)}")
         specs = [(*_checked(dtype, tuple(shape)), tuple(shape)) for dtype, shape in given]
         if max_bytes is not None and (total := sum(size for _, size, _ in specs)) > max_bytes:
             raise WireError(f"a transfer must have at most {max_bytes} bytes, got {total}")

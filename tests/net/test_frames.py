@@ -181,10 +181,11 @@ def test_what_is_too_large() -> None:
     with pytest.raises(WireError, match="at most 15 bytes may be sent together, got 16"):
         frames.contiguous([np.zeros(2)], 15)
     with pytest.raises(WireError, match=f"at most {MAX_TENSORS} arrays"):
-        message(*[np.zeros(1)] * (MAX_TENSORS + 1))
+        frames.contiguous([np.zeros(1)] * (MAX_TENSORS + 1), 10**6)
     with pytest.raises(WireError, match=f"at most {MAX_TENSORS} tensors"):
-        decode(headed([["put"], "n", [["int8", [0]]] * (MAX_TENSORS + 1)]))
-    assert len(decode(message(*[np.zeros(1)] * MAX_TENSORS))) == MAX_TENSORS
+        decode(headed([["put"], "n", [["int8", [0]]] * (MAX_TENSORS + 1)]), 16)
+    assert len(decode(message(*[np.zeros(1)] * MAX_TENSORS), 10**6)) == MAX_TENSORS
+    assert len(decode(message(*[np.zeros(1)] * (MAX_TENSORS + 1)))) == MAX_TENSORS + 1  # between hosts
 
 
 @pytest.mark.parametrize("depth", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000])
