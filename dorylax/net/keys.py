@@ -169,7 +169,7 @@ def answer(request: Sequence[bytes], keys: RunKeys, trust: Trust) -> tuple[list[
     Args:
         request: Frames of the request, starting with the envelope.
         keys: Keys of the run.
-        trust: Trust in the peers that are to be admitted.
+        trust: Trust that admitted peers need.
 
     Returns:
         Frames of the reply, and the reason of a refusal; None for an admitted peer.

@@ -211,7 +211,7 @@ def _sized(document: dict[str, Any], what: str) -> bytes:
 
 
 def _decode(kind: Any, content: bytes, what: str, name: str, keys: dict[str, str]) -> Any:
-    """Read an event or answer by its annotations; `keys` gives the keys that differ from the names of fields."""
+    """Read an event or answer by its annotations. `keys` maps fields to keys of other names."""
     fields = read_object(content, what, MAX_EVENT_BYTES)
     fields.format(name, VERSION)
     values = {
