@@ -275,7 +275,7 @@ def _travelling(array: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(4096)
-def _checked(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
+def _checked(dtype: Any, shape: tuple[Any, ...]) -> tuple[np.dtype[Any], int]:
     """Return the dtype and the bytes of an array. Cached, because shapes repeat in every epoch."""
     if dtype not in _DTYPES:
         raise WireError(f"dtype must be one of {', '.join(_DTYPES)}, got {str(dtype)[:80]!r}")

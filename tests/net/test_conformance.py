@@ -21,6 +21,7 @@ from support.strangers import stranger
 from dorylax.net import connections, frames, sockets
 from dorylax.net.connections import Capacity
 from dorylax.net.keys import CLUSTER, WORKERS, RunKeys
+from dorylax.net.server import DataServer
 
 ROOT = Path(__file__).parents[2]
 STRANGERS, PEERS = 4, 3
@@ -259,9 +260,9 @@ def test_strangers_who_come_and_go_while_it_closes_do_not_keep_it_from_that(noth
     assert done.stdout == "closed\n"
 
 
-def test_a_socket_over_tcp_needs_the_servers_secret(keys):
+def test_a_server_over_tcp_needs_the_servers_secret(nothing_left, keys):
     with pytest.raises(ValueError, match="needs the servers' secret key"):
-        sockets.Sockets(RunKeys.from_json(keys.to_json()), WORKERS, "tcp", host="", loop=None, refusals=None)
+        DataServer(RunKeys.from_json(keys.to_json()), transport="tcp")
 
 
 def test_an_address_in_use_elsewhere(echo):
