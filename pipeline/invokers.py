@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from importlib import import_module
 
+from dorylax.net.connections import AHEAD, Capacity, raise_limit
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import node_address
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.catalogue import BACKENDS
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.connections import AHEAD, Capacity, raise_limit
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 from dorylax.settings.errors import ConfigError
 
 _FILES = 64

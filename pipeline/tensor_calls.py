@@ -55,9 +55,9 @@ def make_backend(
 def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
     """Create a backend outside this process."""
     # Imported late, because runs without workers use no sockets.
+    from dorylax.net.keys import RunKeys
     from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
-    from dorylax.serverless.data.keys import RunKeys
 
     tensor, stages = config.tensor, prepared.artefacts
     check_descriptors(tensor, resources.workers, servers=config.servers, parameter_servers=config.parameter_servers)

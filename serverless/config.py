@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal, final
 from annotated_types import Unit
 from pydantic import Field, model_validator
 
+from dorylax.net.link import MOST_SIGMA
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
-from dorylax.serverless.data.link import MOST_SIGMA
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Positive, Section, Text
 

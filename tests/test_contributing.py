@@ -37,10 +37,10 @@ assert len(model.convs[1].kernels) == 3
 assert RunConfig.resolve({"model.name": "tag"}).model.num_propagations == 3
 """,
     "A tensor backend": """
+from dorylax.net.keys import RunKeys
 from dorylax.pipeline.invokers import make_invoker
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
 tensor = TensorConfig(backend="threaded", workers=1)
 assert "threaded: in worker processes of two threads each" in TensorConfig.model_fields["backend"].description
 make_invoker(tensor, RunKeys.make(), 1, RayConfig()).close()

@@ -24,6 +24,7 @@ FLOORS = (
         "columns",
         "own_folder",
         "figure_style",
+        "net",
     ),
     "jax_internals",
     *("settings", "runs", "store", "user_code", "clock", "graph", "terminal", "cost", "ops"),

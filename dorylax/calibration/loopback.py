@@ -14,10 +14,10 @@ import numpy as np
 
 from dorylax.calibration.steps import Sizes, Step, Values, other_process, rate, repeated
 from dorylax.clock import RealClock
+from dorylax.net.keys import RunKeys
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
-from dorylax.serverless.data.keys import RunKeys
 
 Kind = Literal["ipc", "tcp"]
 

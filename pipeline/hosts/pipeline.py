@@ -17,6 +17,8 @@ from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
 from dorylax.metrics.evaluation import RowSums
+from dorylax.net.keys import RunKeys
+from dorylax.net.sockets import make_socket_folder
 from dorylax.own_folder import OwnFolder
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import check_outputs
@@ -36,8 +38,6 @@ from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.ray_cluster.connection import load_ray, node_address
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.socket_folder import make_socket_folder
 from dorylax.settings.errors import ConfigError
 
 

@@ -16,6 +16,7 @@ import jax
 from dorylax.clock import Clock
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.metrics.evaluation import Evaluated, RowSums
+from dorylax.net.keys import RunKeys
 from dorylax.pipeline.hosts.messages import (
     AllowanceUpdate,
     Assembly,
@@ -32,7 +33,6 @@ from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.store.arrays import Part
 
 _TYPES = (

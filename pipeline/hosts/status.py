@@ -14,7 +14,6 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.saved import save_known
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.base import Address, Spawn, Transport
-from dorylax.pipeline.transport.delivery import deliver
 
 
 @final
@@ -49,9 +48,7 @@ class Reporter:
             while self._waiting:
                 self._number += 1
                 news, self._waiting = Status(self._number, self._waiting), []
-                await deliver(
-                    self._transport, self._home, LEDGER, "news", news, num_bytes=0, order=(0, 0, self._number)
-                )
+                await self._transport.request(self._home, LEDGER, "news", news, num_bytes=0, order=(0, 0, self._number))
         finally:
             self._sending = None
 
@@ -133,7 +130,7 @@ class _AllowanceSender:
 
     async def _ask(self, kind: str, payload: Any) -> None:
         order = (0, 1, self._number)
-        await deliver(self._transport, LEDGER, self._host, kind, payload, num_bytes=0, order=order)
+        await self._transport.request(LEDGER, self._host, kind, payload, num_bytes=0, order=order)
 
 
 @final

@@ -6,7 +6,6 @@ from typing import final
 
 from dorylax.pipeline.parameters.records import PULL, PUSH, Pulled, Push, Sums
 from dorylax.pipeline.transport.base import Address, Then, Transport, Waiting, payload_bytes
-from dorylax.pipeline.transport.delivery import deliver
 
 
 @final
@@ -30,10 +29,9 @@ class ParameterClient:
 
         Raises:
             RunError: The gradient of that epoch is complete, or that of an earlier epoch is not.
-            ConnectionError: The server is unreachable.
         """
         order, server = (epoch, PULL, interval), self._server(interval)
-        pulled = await deliver(self._transport, self._home, server, "pull", (interval, epoch), num_bytes=0, order=order)
+        pulled = await self._transport.request(self._home, server, "pull", (interval, epoch), num_bytes=0, order=order)
         assert isinstance(pulled, Pulled)
         return pulled
 
@@ -46,9 +44,8 @@ class ParameterClient:
             stage: A stage that pushes a gradient.
             sums: Name → array. The caller must not write to them afterwards.
             waiting: Whose wait makes the push urgent.
-            then: The `Transport.post` argument of that name. It receives a ValueError if the stage pushes no gradient, a
-                RunError if the interval has pulled no weights for this epoch, and a ConnectionError if the server is
-                unreachable.
+            then: The `Transport.post` argument of that name. It receives a ValueError if the stage pushes no gradient, and
+                a RunError if the interval has pulled no weights for this epoch.
         """
         self._transport.post(
             self._home,

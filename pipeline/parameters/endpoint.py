@@ -34,7 +34,6 @@ from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Spawn, Transport, payload_bytes
-from dorylax.pipeline.transport.delivery import deliver
 
 T = TypeVar("T")
 
@@ -213,7 +212,7 @@ class ParameterEndpoint:
             first, size = Address("parameter", 0), _size(gradient)
             order = (epoch, ARRIVED, interval)
             self._recorder.passed_on(self._index, epoch, size)
-            await deliver(self._transport, self.address, first, "arrived", gradient, num_bytes=size, order=order)
+            await self._transport.request(self.address, first, "arrived", gradient, num_bytes=size, order=order)
 
     def _arrived(self, gradient: Step) -> None:
         if self.sequencer is None:
@@ -237,7 +236,7 @@ class ParameterEndpoint:
     async def _forward(self, peer: Address, steps: tuple[Step, ...]) -> None:
         size, order = sum(map(_size, steps)), (steps[-1].number, UPDATES)
         self._recorder.passed_on(self._index, steps[-1].epoch, size)
-        await deliver(self._transport, self.address, peer, "updates", steps, num_bytes=size, order=order)
+        await self._transport.request(self.address, peer, "updates", steps, num_bytes=size, order=order)
 
     async def _reach(self, version: int) -> None:
         """Apply steps up to a version, and wait for those that have not arrived."""

@@ -78,7 +78,7 @@ class Transport(Protocol):
         num_bytes: int,
         order: tuple[int, ...],
     ) -> Any:
-        """Deliver a request at least once, and return the reply.
+        """Deliver a request at least once, and return the reply. The transport repeats the request if it may be lost.
 
         Args:
             sender: Address of the requester.
@@ -91,7 +91,6 @@ class Transport(Protocol):
 
         Raises:
             LookupError: The receiver is not registered.
-            ConnectionError: The delivery is uncertain; the caller may repeat the request.
         """
         ...
 

@@ -18,7 +18,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 class Codec:
     """Encodes and decodes payloads: numbers, texts, arrays, tuples, lists, mappings with text keys, and given types.
 
-    Decoded arrays are read-only NumPy arrays. NumPy scalars become arrays without axes; random keys stay keys.
+    Decoded arrays are NumPy arrays. NumPy scalars become arrays without axes; random keys stay keys.
 
     Args:
         types: Supported named tuples, equal on both sides.
@@ -57,10 +57,7 @@ class Codec:
             arrays.append(value)
             return {"a": len(arrays) - 1}
         if self._types.get(kind.__name__) is kind:
-            fields = [
-                field if type(field) in _PLAIN else self._write_field(name, field, arrays)
-                for name, field in zip(kind._fields, value, strict=True)
-            ]
+            fields = (self._write_field(*field, arrays) for field in zip(kind._fields, value, strict=True))
             return {"n": [kind.__name__, *fields]}
         if kind is list:
             return [self._write(item, arrays) for item in value]
@@ -105,11 +102,9 @@ class Codec:
                 return {key: self._read(item, arrays) for key, item in content.items()}
             case "n":
                 kind = self._types[content[0]]
-                fields = [
-                    field if type(field) in _PLAIN else self._read_field(name, field, arrays)
-                    for name, field in zip(kind._fields, content[1:], strict=True)
-                ]
-                return kind(*fields)
+                return kind(
+                    *(self._read_field(*field, arrays) for field in zip(kind._fields, content[1:], strict=True))
+                )
         raise ValueError(f"unknown tag {tag!r}")
 
     def _read_field(self, name: str, document: Any, arrays: Sequence[np.ndarray]) -> Any:

@@ -79,8 +79,48 @@ class InProcessTransport:
         then: Then,
     ) -> None:
         """See `Transport`. A task is created only if the handler waits."""
-        posted = _Posted(self, sender, receiver, kind, payload, order=order, then=then)
-        posted.travel(sender, receiver, num_bytes, posted.arrive)
+
+        def arrive() -> None:
+            try:
+                begun = begin(self.handler(receiver, kind).handle(kind, payload, sender))
+            except Exception as error:
+                then(0.0, error)
+                raise
+            if begun.rest is None:
+                reply(begun.value)
+            else:
+                self.clock.spawn(wait(begun), name=f"{kind} from {sender.role} server {sender.index}")
+
+        async def wait(begun: Begun[Any]) -> None:
+            try:
+                answer = await finished(begun)
+            except Exception as error:
+                then(0.0, error)
+                raise
+            reply(answer)
+
+        def reply(answer: Any) -> None:
+            if self.seconds is None:
+                then(0.0, None)
+            else:
+                size = 0 if answer is None else payload_bytes(answer)
+                self._after(receiver, sender, size, (*order, 1), lambda: then(0.0, None), name=kind)
+
+        self._after(sender, receiver, num_bytes, (*order, 0), arrive, name=kind)
+
+    def _after(
+        self,
+        sender: Address,
+        receiver: Address,
+        num_bytes: int,
+        order: tuple[int, ...],
+        call: Callable[[], None],
+        *,
+        name: str,
+    ) -> None:
+        """Schedule a callback after the duration of a message."""
+        seconds = 0.0 if self.seconds is None else self.seconds(sender, receiver, num_bytes, order)
+        self.clock.after(seconds, order, call, name=name)
 
     async def _travel(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> None:
         if self.seconds is not None:
@@ -92,70 +132,3 @@ class InProcessTransport:
         if found is None:
             raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
         return found
-
-
-@final
-class _Posted:
-    """A post in flight, and later its reply. One small object, because a simulation creates hundreds of thousands."""
-
-    __slots__ = ("_kind", "_order", "_payload", "_receiver", "_sender", "_then", "_transport")
-
-    def __init__(
-        self,
-        transport: InProcessTransport,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        order: tuple[int, ...],
-        then: Then,
-    ) -> None:
-        self._transport, self._sender, self._receiver = transport, sender, receiver
-        self._kind, self._payload, self._then = kind, payload, then
-        self._order = (*order, 0)
-
-    def travel(self, sender: Address, receiver: Address, num_bytes: int, call: Callable[[], None]) -> None:
-        """Schedule a callback after the duration of a message."""
-        transport, order = self._transport, self._order
-        seconds = 0.0 if transport.seconds is None else transport.seconds(sender, receiver, num_bytes, order)
-        transport.clock.after(seconds, order, call, name=self._kind)
-
-    def arrive(self) -> None:
-        """Handle the request, and send the reply."""
-        payload, self._payload = self._payload, None
-        try:
-            handler = self._transport.handler(self._receiver, self._kind)
-            begun = begin(handler.handle(self._kind, payload, self._sender))
-        except Exception as error:
-            self._tell(error)
-        else:
-            if begun.rest is None:
-                self._reply(begun.value)
-            else:
-                name = f"{self._kind} from {self._sender.role} server {self._sender.index}"
-                self._transport.clock.spawn(self._wait(begun), name=name)
-
-    async def _wait(self, begun: Begun[Any]) -> None:
-        try:
-            answer = await finished(begun)
-        except Exception as error:
-            self._tell(error)
-        else:
-            self._reply(answer)
-
-    def _reply(self, answer: Any) -> None:
-        if self._transport.seconds is None:
-            self._tell(None)
-        else:
-            self._order = (*self._order[:-1], 1)
-            num_bytes = 0 if answer is None else payload_bytes(answer)
-            self.travel(self._receiver, self._sender, num_bytes, self._answered)
-
-    def _answered(self) -> None:
-        self._then(0.0, None)
-
-    def _tell(self, error: Exception | None) -> None:
-        self._then(0.0, error)
-        if error is not None:
-            raise error

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.wire.errors import TaskFailedError
+from dorylax.net.errors import TaskFailedError
 
 T = TypeVar("T")
 Request = tuple[Callable[[], Any], Future[Any]]

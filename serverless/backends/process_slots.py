@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.callers import Callers
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _GRACE_SECONDS = 2.0

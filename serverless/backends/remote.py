@@ -16,13 +16,13 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.errors import RunError
+from dorylax.net.errors import TaskFailedError, WireError
+from dorylax.net.server import DataServer, Endpoint
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.program.tasks.stage_calls import cut
 from dorylax.serverless.backends.base import Invoker
-from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.task import TaskKey, TensorResult, TensorTask, parts_of
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError, WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 Arrays = tuple[np.ndarray, ...]
@@ -74,10 +74,12 @@ class RemoteBackend:
         self._graph = [data.open(f"graph {k}") for k in range(num_servers)]
         self._parameters = [data.open(f"parameters {k}") for k in range(num_parameter_servers)]
         for sha256, content in artefacts.items():
-            for address in self._graph:
-                data.offer(address, names.artefact(sha256), [np.frombuffer(content, np.uint8)])
+            for endpoint in self._graph:
+                endpoint.offer(names.artefact(sha256), [np.frombuffer(content, np.uint8)])
         self._open: dict[TaskKey, _Exchange] = {}
-        self._weights: dict[tuple[str, str], int] = {}  # (endpoint, name) -> number of exchanges that use these weights
+        self._weights: dict[
+            tuple[Endpoint, str], int
+        ] = {}  # (endpoint, name) -> number of exchanges that use these weights
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`."""
@@ -129,8 +131,8 @@ class RemoteBackend:
             results=task.targets,
             version=task.version,
             ahead=task.ahead,
-            graph=exchange.graph,
-            parameters=exchange.parameters,
+            graph=exchange.graph.address,
+            parameters=exchange.parameters.address,
             artefact=None if self._locate is None else self._locate(self._references[task.key.stage].sha256),
         )
         encoded = event.encode()  # outside the try, because a retry would fail too
@@ -177,34 +179,34 @@ class RemoteBackend:
             key = (parameters, names.weights(task.version, task.ahead))
             count = self._weights.get(key, 0)
             if not count:
-                self._data.offer(*key, [np.asarray(leaf) for leaf in task.weights])
+                parameters.offer(key[1], [np.asarray(leaf) for leaf in task.weights])
             self._weights[key] = count + 1
         targets = {target.target for target in task.targets}
-        for kind, address, name in (
+        for kind, endpoint, name in (
             ("rows", graph, names.result_rows(task.key)),
             ("sums", parameters, names.result_sums(task.key)),
         ):
             if kind in targets or (kind == "rows" and "free" in targets):
-                exchange.expect(kind, self._data, address, name)
+                exchange.expect(kind, endpoint, name)
         return exchange
 
-    def _offer(self, exchange: _Exchange, address: str, name: str, arrays: Sequence[Any]) -> None:
+    def _offer(self, exchange: _Exchange, endpoint: Endpoint, name: str, arrays: Sequence[Any]) -> None:
         if arrays:
-            self._data.offer(address, name, [np.asarray(array) for array in arrays])
-            exchange.offered.append((address, name))
+            endpoint.offer(name, [np.asarray(array) for array in arrays])
+            exchange.offered.append((endpoint, name))
 
     def _end(self, task: TensorTask, exchange: _Exchange) -> None:
         del self._open[task.key]
-        for address, name in exchange.offered:
-            self._data.withdraw(address, name)
-        for address, name in exchange.expected:
-            self._data.forget(address, name)
+        for endpoint, name in exchange.offered:
+            endpoint.withdraw(name)
+        for endpoint, name in exchange.expected:
+            endpoint.forget(name)
         if _chosen(task, "weights"):
             key = (exchange.parameters, names.weights(task.version, task.ahead))
             self._weights[key] -= 1
             if not self._weights[key]:
                 del self._weights[key]
-                self._data.withdraw(*key)
+                exchange.parameters.withdraw(key[1])
 
 
 @final
@@ -212,20 +214,20 @@ class RemoteBackend:
 class _Exchange:
     """Offers and expected results at the endpoints for one task."""
 
-    graph: str
-    parameters: str
+    graph: Endpoint
+    parameters: Endpoint
     size: int
     parts: tuple[int, ...]
     loop: asyncio.AbstractEventLoop
     attempts: int = 0
-    offered: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    expected: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    offered: list[tuple[Endpoint, str]] = dataclasses.field(default_factory=list)
+    expected: list[tuple[Endpoint, str]] = dataclasses.field(default_factory=list)
     results: dict[str, asyncio.Future[Arrays]] = dataclasses.field(default_factory=dict)
 
-    def expect(self, kind: str, data: DataServer, address: str, name: str) -> None:
+    def expect(self, kind: str, endpoint: Endpoint, name: str) -> None:
         future: asyncio.Future[Arrays] = self.loop.create_future()
         self.results[kind] = future
-        self.expected.append((address, name))
+        self.expected.append((endpoint, name))
 
         def set_result(arrays: Arrays) -> None:
             if not future.done():
@@ -235,7 +237,7 @@ class _Exchange:
             with contextlib.suppress(RuntimeError):  # the loop has closed with the run
                 self.loop.call_soon_threadsafe(set_result, arrays)
 
-        data.expect(address, name, deliver)
+        endpoint.expect(name, deliver)
 
     @property
     def complete(self) -> bool:

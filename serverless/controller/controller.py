@@ -13,6 +13,7 @@ from functools import partial
 from typing import final
 
 from dorylax.clock import Clock
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller.backoff import Backoff
 from dorylax.serverless.controller.call import Call, Outcome
@@ -21,7 +22,6 @@ from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
 from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
-from dorylax.serverless.wire.errors import TaskFailedError
 
 _log = logging.getLogger("dorylax.controller")
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from dorylax.errors import RunError
-from dorylax.serverless.data.keys import RunKeys
+from dorylax.net.errors import WireError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.deploy.clients import Clients
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.function.invocation import Invocation, read_response
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import WireError
 
 _INIT = re.compile(r"Init Duration: ([0-9.]+) ms")
 _MEMORY = re.compile(r"Max Memory Used: ([0-9]+) MB")

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from dorylax.serverless.data.client import DataClient
+from dorylax.net.client import DataClient
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox

@@ -11,8 +11,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dorylax.net.errors import WireError
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 
 VERSION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from dorylax.serverless.wire.errors import TaskFailedError
+from dorylax.net.errors import TaskFailedError
 
 _SECONDS = 30.0
 """Time limit for a silent store, which normally replies within tens of milliseconds."""

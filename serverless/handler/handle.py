@@ -15,10 +15,10 @@ from typing import Literal, final
 
 import numpy as np
 
+from dorylax.net.errors import TaskFailedError, WireError
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
 from dorylax.serverless.handler.sandbox import Arrays, Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError, WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 _log = logging.getLogger("dorylax.handler")

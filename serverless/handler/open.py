@@ -6,7 +6,7 @@ import time
 
 import jax
 
-from dorylax.serverless.data.client import DataClient
+from dorylax.net.client import DataClient
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.handler.settings import SandboxSettings
 

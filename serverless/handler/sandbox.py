@@ -10,11 +10,11 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import Stage, sha256_of
 from dorylax.serverless.handler.download import download, shown
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError
 
 _log = logging.getLogger("dorylax.handler")
 
@@ -23,7 +23,7 @@ Arrays = tuple[np.ndarray, ...]
 
 @runtime_checkable
 class Data(Protocol):
-    """Interface of the data plane for sandboxes, implemented by `dorylax.serverless.data.DataClient`."""
+    """Interface of the data plane for sandboxes, implemented by `dorylax.net.client.DataClient`."""
 
     def get(self, address: str, name: str) -> Arrays:
         """Return the arrays offered under a name. Two threads may call it concurrently."""

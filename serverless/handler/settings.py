@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import final
 
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.link import Link
+from dorylax.net.keys import RunKeys
+from dorylax.net.link import Link
 
 JaxSetting = bool | int | float | str | None
 

@@ -1,1 +1,1 @@
-"""Messages between servers and workers: events, answers, names of data and framed tensors. Never pickled."""
+"""The control plane between servers and workers: events, answers, and names of data. Never pickled."""

@@ -1,7 +1,7 @@
 """Control plane: an `Event` requests one tensor task from a worker, and an `Answer` reports its outcome.
 
 Both are small JSON objects that fit a line to a process, an HTTP body, or an invocation of Lambda (whose limit is
-`MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.serverless.data`) under the names of
+`MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.net`) under the names of
 `dorylax.serverless.wire.names`.
 """
 
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Literal, cast, final
+from typing import Any, final
 
+from dorylax.net.errors import WireError
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.task import TaskKey
-from dorylax.serverless.wire.errors import WireError
-from dorylax.serverless.wire.fields import Fields, read_object, write_object
+from dorylax.serverless.wire.fields import Fields, hints, read_object, write_object
 
 VERSION = 3
 MAX_EVENT_BYTES = 256 * 1024
+
+_LEAST = {"size": 1, "version": -1}
+"""Lower bounds of integers other than 0."""
 
 _TASK = "dorylax task"
 _ANSWER = "dorylax answer"
@@ -127,24 +130,7 @@ class Event:
         Raises:
             WireError: If the bytes are not an event of this version.
         """
-        fields = read_object(content, "event", MAX_EVENT_BYTES)
-        fields.format(_TASK, VERSION)
-        event = cls(
-            run=fields.text("run"),
-            key=_read_key(fields, "event"),
-            attempt=fields.integer("attempt"),
-            reference=_read_reference(fields.nested("stage")),
-            size=fields.integer("size", least=1),
-            parts=fields.integers("parts"),
-            operands=tuple(_read_operand(operand) for operand in fields.objects("operands")),
-            results=tuple(_read_result(result) for result in fields.objects("results")),
-            version=fields.integer("weights", least=-1),
-            ahead=fields.integer("ahead"),
-            graph=fields.text("graph"),
-            parameters=fields.text("parameters"),
-            artefact=fields.optional_text("artefact"),
-        )
-        fields.end()
+        event: Event = _decode(cls, content, "event", _TASK, {"reference": "stage", "version": "weights"})
         return event
 
 
@@ -213,22 +199,7 @@ class Answer:
         Raises:
             WireError: If the bytes are not an `Answer` of this version.
         """
-        fields = read_object(content, "answer", MAX_EVENT_BYTES)
-        fields.format(_ANSWER, VERSION)
-        answer = cls(
-            run=fields.text("run"),
-            key=_read_key(fields, "answer"),
-            attempt=fields.integer("attempt"),
-            error=fields.optional_text("error"),
-            retry=fields.flag("retry"),
-            cold=fields.flag("cold"),
-            pull_seconds=fields.seconds("pull_seconds"),
-            compute_seconds=fields.seconds("compute_seconds"),
-            push_seconds=fields.seconds("push_seconds"),
-            bytes_in=fields.integer("bytes_in"),
-            bytes_out=fields.integer("bytes_out"),
-        )
-        fields.end()
+        answer: Answer = _decode(cls, content, "answer", _ANSWER, {})
         return answer
 
 
@@ -239,50 +210,30 @@ def _sized(document: dict[str, Any], what: str) -> bytes:
     return content
 
 
+def _decode(kind: Any, content: bytes, what: str, name: str, keys: dict[str, str]) -> Any:
+    """Read an event or answer by its annotations. `keys` maps fields to keys of other names."""
+    fields = read_object(content, what, MAX_EVENT_BYTES)
+    fields.format(name, VERSION)
+    values = {
+        field: _read_key(fields, what)
+        if hint is TaskKey
+        else fields.read(keys.get(field, field), hint, least=_LEAST.get(field, 0))
+        for field, hint in hints(kind).items()
+    }
+    fields.end()
+    return kind(**values)
+
+
 def _check_run(run: str, what: str) -> None:
     if not _RUN.fullmatch(run):
         raise WireError(f"{what}: 'run' must be 1 to 64 hexadecimal digits, got {run[:80]!r}")
 
 
 def _read_key(fields: Fields, what: str) -> TaskKey:
-    numbers = fields.integers("key", least=-1)
+    numbers = fields.read("key", tuple[int, ...], least=-1)
     if len(numbers) != len(TaskKey._fields):
         raise WireError(f"{what}: 'key' must be [{', '.join(TaskKey._fields)}], got {len(numbers)} numbers")
     key = TaskKey(*numbers)
     if min(key[1:]) < 0:  # only an epoch may be -1: the setup before training
         raise WireError(f"{what}: 'key' must be ≥ 0 but for its epoch, got {list(key)}")
     return key
-
-
-def _read_reference(fields: Fields) -> StageReference:
-    reference = StageReference(
-        sha256=fields.text("sha256"),
-        reads=fields.integers("reads"),
-        literals=fields.exact_floats("literals"),
-        counted=fields.flag("counted"),
-        writes=fields.integers("writes"),
-    )
-    fields.end()
-    return reference
-
-
-def _read_operand(fields: Fields) -> OperandSource:
-    operand = OperandSource(
-        source=cast(Literal["rows", "free", "weights"], fields.choice("source", ("rows", "free", "weights"))),
-        axis=fields.integer("axis"),
-        factor=fields.integer("factor", least=1),
-        zero=fields.flag("zero"),
-        leaf=fields.integer("leaf"),
-    )
-    fields.end()
-    return operand
-
-
-def _read_result(fields: Fields) -> ResultTarget:
-    result = ResultTarget(
-        target=cast(Literal["rows", "sums", "free"], fields.choice("target", ("rows", "sums", "free"))),
-        axis=fields.integer("axis"),
-        factor=fields.integer("factor", least=1),
-    )
-    fields.end()
-    return result

@@ -5,12 +5,14 @@ Python's reader is too lenient for a protocol: it accepts NaN, repeated keys, tr
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import math
-from collections.abc import Iterator
-from typing import Any, final
+from types import UnionType
+from typing import Any, Literal, final, get_args, get_origin, get_type_hints
 
-from dorylax.serverless.wire.errors import WireError
+from dorylax.net.errors import WireError
 
 MAX_INTEGER = 2**63 - 1
 """Largest integer for sizes, versions and epochs."""
@@ -18,7 +20,15 @@ MAX_INTEGER = 2**63 - 1
 MAX_TEXT = 64 * 1024
 """Limit of a text in characters."""
 
+_SIMPLE = (int, float, bool, str)
+_LEAST = {"factor": 1}
+"""Lower bounds of integers in nested objects other than 0."""
+
 _SHOWN = 80  # characters of a wrong value in an error
+
+
+hints = functools.cache(get_type_hints)
+"""Types of the fields of a class."""
 
 
 def write_object(document: dict[str, Any], what: str) -> bytes:
@@ -82,63 +92,20 @@ class Fields:
         except KeyError:
             raise WireError(f"{self._what} must have {name!r}") from None
 
-    def text(self, name: str, *, limit: int = MAX_TEXT) -> str:
-        """Read a text of at most `limit` characters."""
-        value = self.take(name)
-        if not isinstance(value, str):
-            raise self._wrong(name, "a text", value)
-        if len(value) > limit:
-            raise WireError(f"{self._what}: {name!r} must have at most {limit} characters, got {len(value)}")
-        return value
+    def read(self, name: str, hint: Any, *, least: int = 0) -> Any:
+        """Read a value of an annotated type.
 
-    def optional_text(self, name: str) -> str | None:
-        """Read a text or null."""
-        if self._left.get(name, "") is None:
-            self.take(name)
-            return None
-        return self.text(name)
+        Args:
+            name: Key of the value.
+            hint: `int` (from `least` to `MAX_INTEGER`), `float` (finite, ≥ 0), `bool`, `str` (at most `MAX_TEXT`
+                characters), `str | None`, a `Literal` of texts, a named tuple or dataclass, read from an object, or a tuple
+                of these. Floats in a tuple have the format of `float.hex`, which preserves all bits.
+            least: Lower bound of integers.
 
-    def integer(self, name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
-        """Read an integer from `least` to `most`."""
-        return self._integer(name, self.take(name), least, most)
-
-    def integers(self, name: str, *, least: int = 0, most: int = MAX_INTEGER) -> tuple[int, ...]:
-        """Read a list of integers."""
-        return tuple(self._integer(name, value, least, most) for value in self._list(name))
-
-    def seconds(self, name: str) -> float:
-        """Read a finite number ≥ 0."""
-        value = self.take(name)
-        if type(value) not in (int, float) or not 0 <= value <= MAX_INTEGER:  # type: ignore[operator]
-            raise self._wrong(name, "a finite number ≥ 0", value)
-        return float(value)  # type: ignore[arg-type]
-
-    def flag(self, name: str) -> bool:
-        """Read true or false."""
-        value = self.take(name)
-        if not isinstance(value, bool):
-            raise self._wrong(name, "true or false", value)
-        return value
-
-    def exact_floats(self, name: str) -> tuple[float, ...]:
-        """Read a list of numbers in the format of `float.hex`, which preserves all bits."""
-        return tuple(self._exact_float(name, value) for value in self._list(name))
-
-    def nested(self, name: str) -> Fields:
-        """Read an object."""
-        return Fields(self.take(name), f"{self._what}: {name!r}")
-
-    def objects(self, name: str) -> Iterator[Fields]:
-        """Read a list of objects."""
-        for k, value in enumerate(self._list(name)):
-            yield Fields(value, f"{self._what}: {name}[{k}]")
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Read one of the given texts."""
-        value = self.take(name)
-        if not isinstance(value, str) or value not in choices:
-            raise self._wrong(name, " or ".join(map(repr, choices)), value)
-        return value
+        Raises:
+            WireError: The value is missing or has another type.
+        """
+        return self._convert(name, hint, self.take(name), least)
 
     def format(self, name: str, version: int) -> None:
         """Check the "format" and "version" of a message.
@@ -146,8 +113,8 @@ class Fields:
         Raises:
             WireError: The version differs.
         """
-        self.choice("format", (name,))
-        found = self.integer("version")
+        self.read("format", Literal[name])
+        found = self.read("version", int)
         if found != version:
             raise WireError(
                 f"{self._what} has version {found}, expected {version}: both ends must run the same release"
@@ -158,29 +125,50 @@ class Fields:
         if self._left:
             raise WireError(f"{self._what} has unknown keys: {_shown(sorted(self._left))}")
 
-    def _list(self, name: str) -> list[object]:
-        value = self.take(name)
-        if not isinstance(value, list):
-            raise self._wrong(name, "a list", value)
-        return value
-
-    def _integer(self, name: str, value: object, least: int, most: int) -> int:
-        if type(value) is not int or not least <= value <= most:  # a bool is an int too
-            raise self._wrong(name, f"an integer from {least} to {most}", value)
-        return value
+    def _convert(self, name: str, hint: Any, value: Any, least: int) -> Any:
+        if hint in _SIMPLE:
+            self._check(name, *_fits(hint, value, least), value)
+            return float(value) if hint is float else value
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Literal:
+            fine = isinstance(value, str) and value in arguments
+            self._check(name, fine, " or ".join(map(repr, arguments)), value)
+            return value
+        if origin is UnionType:
+            return None if value is None else self._convert(name, arguments[0], value, least)
+        if origin is tuple:
+            self._check(name, isinstance(value, list), "a list", value)
+            if arguments[0] is float:
+                return tuple(self._exact_float(name, one) for one in value)
+            return tuple(self._convert(f"{name}[{k}]", arguments[0], one, least) for k, one in enumerate(value))
+        fields = Fields(value, f"{self._what}: {name!r}")
+        found = {key: fields.read(key, kind, least=_LEAST.get(key, 0)) for key, kind in hints(hint).items()}
+        fields.end()
+        return hint(**found)
 
     def _exact_float(self, name: str, value: object) -> float:
+        number = math.nan
         if isinstance(value, str):
-            try:
+            with contextlib.suppress(ValueError, OverflowError):
                 number = float.fromhex(value)
-            except (ValueError, OverflowError):
-                number = math.nan
-            if number.hex() == value:
-                return number
-        raise self._wrong(name, "a number as float.hex writes it", value)
+        self._check(name, number.hex() == value, "a number as float.hex writes it", value)
+        return number
 
-    def _wrong(self, name: str, wanted: str, value: object) -> WireError:
-        return WireError(f"{self._what}: {name!r} must be {wanted}, got {_shown(value)}")
+    def _check(self, name: str, fine: bool, wanted: str, value: object) -> None:
+        if not fine:
+            raise WireError(f"{self._what}: {name!r} must be {wanted}, got {_shown(value)}")
+
+
+def _fits(hint: Any, value: Any, least: int) -> tuple[bool, str]:
+    """Return whether a value has a simple type, and the expectation."""
+    if hint is int:
+        fine = type(value) is int and least <= value <= MAX_INTEGER  # a bool is an int too
+        return fine, f"an integer from {least} to {MAX_INTEGER}"
+    if hint is float:
+        return type(value) in (int, float) and 0 <= value <= MAX_INTEGER, "a finite number ≥ 0"
+    if hint is bool:
+        return isinstance(value, bool), "true or false"
+    return isinstance(value, str) and len(value) <= MAX_TEXT, f"a text of at most {MAX_TEXT} characters"
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:

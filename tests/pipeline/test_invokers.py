@@ -9,13 +9,13 @@ import typing
 
 import pytest
 
+from dorylax.net.keys import RunKeys
 from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.invokers import check_descriptors, make_data_server
 from dorylax.pipeline.resources import Resources
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
 
 
@@ -31,9 +31,9 @@ def test_every_backend_is_in_the_catalogue_and_has_what_makes_its_sandboxes() ->
 def test_functions_of_aws_find_this_machine_at_its_host() -> None:
     keys = RunKeys.make()
     with make_data_server(TensorConfig(backend="aws", host="127.0.0.1"), keys) as data:
-        assert data.open("graph").startswith("tcp://127.0.0.1:")
+        assert data.open("graph").address.startswith("tcp://127.0.0.1:")
     with make_data_server(TensorConfig(backend="local"), keys) as data:
-        assert data.open("graph").startswith("ipc://")
+        assert data.open("graph").address.startswith("ipc://")
 
 
 @pytest.mark.parametrize("backend", ["ray", "aws"])
@@ -42,7 +42,7 @@ def test_on_a_cluster_that_is_the_address_of_the_node(
 ) -> None:
     monkeypatch.setattr(invokers, "node_address", lambda: "127.0.0.3")
     with make_data_server(TensorConfig(backend=backend), RunKeys.make()) as data:
-        assert data.open("graph").startswith("tcp://127.0.0.3:")
+        assert data.open("graph").address.startswith("tcp://127.0.0.3:")
 
 
 @pytest.mark.parametrize(

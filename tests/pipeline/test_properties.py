@@ -18,6 +18,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support.pipelines import make_pipeline, messy_data, named, one_compilation
+from support.transports import posted, until_delivered
 from support.watching import CALL, Hooks, draw_gates
 from support.witness import Witness
 
@@ -25,16 +26,15 @@ from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
 from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
+from dorylax.net.errors import TaskFailedError
 from dorylax.pipeline import engine, prepare, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
-from dorylax.pipeline.transport.delivery import posted
 from dorylax.pipeline.transport.in_process import InProcessTransport
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TensorResult, TensorTask
-from dorylax.serverless.wire.errors import TaskFailedError
 
 ASYNCHRONOUS = {"gcn": 40, "sage": 12, "gat": 4, "drifting": 8, "BatchNorm": 12}
 SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2, "drifting": 2, "BatchNorm": 4}
@@ -204,7 +204,10 @@ class FaultyTransport:
     def register(self, address: Address, handler: RequestHandler) -> None:
         self._inner.register(address, handler)
 
-    async def request(self, sender: Address, receiver: Address, kind: str, payload: Any, **options: Any) -> Any:
+    async def request(self, *message: Any, **options: Any) -> Any:
+        return await until_delivered(lambda: self.attempt(*message, **options))
+
+    async def attempt(self, sender: Address, receiver: Address, kind: str, payload: Any, **options: Any) -> Any:
         order = options["order"]
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
         done = self._hooks.sending(kind, message)

@@ -9,12 +9,12 @@ import pytest
 from support.leftovers import nothing_left
 
 from dorylax.clock import RealClock
+from dorylax.net.server import DataServer, Endpoint
 from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.tensor_calls import make_backend
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.server import DataServer
 from dorylax.settings.errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def sandboxes(monkeypatch: pytest.MonkeyPatch) -> Sandboxes:
 
 
 def test_what_was_begun_is_closed(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(data: DataServer, name: str) -> str:
+    def refuse(data: DataServer, name: str) -> Endpoint:
         raise RuntimeError(f"no {name}")
 
     monkeypatch.setattr(DataServer, "open", refuse)

@@ -20,11 +20,10 @@ from support.local_runs import Run, Undisturbed, check, config, running, undistu
 from support.processes import until
 from support.strangers import stranger
 
-from dorylax.serverless.data import admission, messages
-from dorylax.serverless.data.connections import Capacity, raise_limit
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.messages import Header, Tensors
-from dorylax.serverless.data.server import DataServer
+from dorylax.net import frames
+from dorylax.net.connections import Capacity, raise_limit
+from dorylax.net.keys import WORKERS, RunKeys, identify
+from dorylax.net.server import DataServer
 from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import names
 
@@ -48,7 +47,7 @@ class Visited:
     def __init__(self, run: Run, faulty: Faulty, keys: RunKeys) -> None:
         self.run, self.faulty, self.keys = run, faulty, keys
         self.data: DataServer = run.backend._data
-        self.addresses = tuple(self.data._endpoints)
+        self.addresses = tuple(end.address for end in (*run.backend._graph, *run.backend._parameters))
 
     def train(self) -> None:
         for _ in range(EPOCHS):
@@ -115,7 +114,7 @@ def peers(addresses: Sequence[str], keys: RunKeys | None) -> Iterator[list[zmq.S
         sockets.append(context.socket(zmq.DEALER))
         sockets[-1].linger = 0
         if keys is not None:
-            admission.identify(sockets[-1], keys, address)
+            identify(sockets[-1], keys, WORKERS, address)
         sockets[-1].connect(address)
     try:
         yield sockets
@@ -136,9 +135,9 @@ def forged_results(visited: Visited) -> list[list[Any]]:
     """Puts of nonsense under the names of all results that the run is going to expect."""
     epoch = len(visited.run.states)
     keys = [TaskKey(e, k, stage, 0) for e in range(epoch, epoch + EPOCHS) for k in range(6) for stage in (1, 5)]
-    forged = Tensors.of([np.full((10, 3), 1e6, np.float32)], messages.MAX_BYTES)
+    forged = [np.full((10, 3), 1e6, np.float32)]
     return [
-        [Header(visited.keys.run, messages.PUT, 1, name, forged.specs).encode(), *forged.frames]
+        frames.bundle([frames.letter(1, ["put"], name, forged)])
         for key in keys
         for name in (names.result_rows(key), names.result_sums(key))
     ]
@@ -184,4 +183,4 @@ def test_strangers_who_only_hold_connections_are_cut_and_new_workers_get_in(visi
         visited.restart_workers()
         visited.train()
         # Each worker has one to each endpoint; those of the workers before may still be counted.
-        assert len(visited.data._loop._watch._connections) <= capacity.strangers + 4 * len(visited.addresses)
+        assert len(visited.data._sockets.watch.connections) <= capacity.strangers + 4 * len(visited.addresses)

@@ -21,6 +21,8 @@ import pytest
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel
 from dorylax.jax_internals import size_at, type_of
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.prepare import prepare
 from dorylax.program.artefact import stage_file
@@ -38,8 +40,6 @@ from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.ray.pool import ray_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.task import TaskKey, TensorTask
 from support.handler_events import KEY, OPERANDS, RESULTS, SCALE, UNUSED, W, rows_of, small_stage
 from support.pipelines import make_model, messy_data

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
+from dorylax.net.errors import TaskFailedError
+from dorylax.net.server import Endpoint
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator import pool as emulator
 from dorylax.serverless.backends.local import pool as local
-from dorylax.serverless.data import endpoint
-from dorylax.serverless.data.endpoint import Endpoint, Reply
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import VERSION
 
 Call = Callable[[bytes, float], Any]
@@ -213,7 +212,7 @@ class Tampering:
         self._share, self._random, self._most_dropped = share, random.Random(seed), most_dropped
         self.suffered = dict.fromkeys(("twice", "dropped", "answer dropped"), 0)
 
-    def handle(self, original: Callable[..., list[Reply]], end: Endpoint, message: Sequence[Any]) -> list[Reply]:
+    def handle(self, original: Callable[..., list[Any]], end: Endpoint, message: Sequence[Any]) -> list[Any]:
         if self._random.random() >= self._share:
             return original(end, message)
         most = {"dropped": self._most_dropped, "answer dropped": self._most_dropped}
@@ -229,8 +228,8 @@ def tamper(patch: pytest.MonkeyPatch, *, share: float, seed: int = 0, most_dropp
     """Tampers with all messages of servers that are made from now on."""
     tampering, original = Tampering(share, seed, most_dropped), Endpoint.handle
 
-    def handle(end: Endpoint, message: Sequence[Any]) -> list[Reply]:
+    def handle(end: Endpoint, message: Sequence[Any]) -> list[Any]:
         return tampering.handle(original, end, message)
 
-    patch.setattr(endpoint.Endpoint, "handle", handle)
+    patch.setattr(Endpoint, "handle", handle)
     return tampering

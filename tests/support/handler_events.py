@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax import export
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import Event
 
 GRAPH, PARAMETERS = "ipc:///graph", "ipc:///parameters"

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dorylax.clock import Clock, VirtualClock
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
 from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
-from dorylax.serverless.wire.errors import TaskFailedError
 
 
 class Act(NamedTuple):

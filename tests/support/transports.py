@@ -1,13 +1,13 @@
-"""A transport that writes down what is asked of it, and loses the first requests."""
+"""Parts of transports: posts as requests, and repeats of lost ones."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
-from dorylax.pipeline.transport.delivery import posted
+from dorylax.pipeline.transport.base import Address, Then, Transport
 
 
 async def delivered(post: Callable[[Then], None]) -> None:
@@ -24,22 +24,28 @@ async def delivered(post: Callable[[Then], None]) -> None:
     await told
 
 
-class LossyTransport:
-    """Loses the first `lost` requests and answers all later ones with `reply`; all are in `asked`."""
+async def posted(
+    transport: Transport,
+    sender: Address,
+    receiver: Address,
+    kind: str,
+    payload: Any,
+    *,
+    num_bytes: int,
+    order: tuple[int, ...],
+    then: Then,
+) -> None:
+    """Sends a post as a request."""
+    try:
+        await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+    except Exception as error:
+        then(0.0, error)
+        raise
+    then(0.0, None)
 
-    def __init__(self, reply: Any, lost: int = 0) -> None:
-        self.reply, self.lost = reply, lost
-        self.asked = list[Any]()
-        self.posted = list[Any]()  # tasks
 
-    def register(self, address: Address, handler: RequestHandler) -> None:
-        raise NotImplementedError
-
-    async def request(self, *message: Any, num_bytes: int, order: tuple[int, ...]) -> Any:
-        self.asked.append((*message, num_bytes, order))
-        if len(self.asked) <= self.lost:
-            raise ConnectionError("lost")
-        return self.reply
-
-    def post(self, *message: Any, waiting: Waiting, **options: Any) -> None:
-        self.posted.append(asyncio.ensure_future(posted(self, *message, **options)))
+async def until_delivered(attempt: Callable[[], Awaitable[Any]]) -> Any:
+    """What the first attempt returns that is not lost."""
+    while True:
+        with contextlib.suppress(ConnectionError):
+            return await attempt()

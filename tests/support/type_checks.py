@@ -27,7 +27,7 @@ _CHECKED = (
     *(f"dorylax.streaming.{name}" for name in ("spare", "stages", "units", "writing")),
     *(f"pipeline.{name}" for name in ("engine", "plan", "prepare", "saved", "staleness")),
     *("pipeline.parameters.group", "pipeline.parameters.update", "layers.", "experiments."),
-    *(f"serverless.{name}" for name in ("backends.", "data.", "handler.", "rows", "wire.")),
+    *(f"serverless.{name}" for name in ("backends.", "handler.", "rows", "wire.")),
 )
 
 _with_shapes = jaxtyping.jaxtyped

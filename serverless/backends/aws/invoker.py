@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, final
 
 from dorylax.errors import RunError
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _log = logging.getLogger("dorylax.aws")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.backends.aws.checks import FunctionName
 from dorylax.serverless.backends.aws.clients import lambda_client
@@ -11,7 +12,6 @@ from dorylax.serverless.backends.aws.invoker import LambdaFunctions
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.store.aws import s3_client
 

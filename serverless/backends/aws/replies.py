@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dorylax.errors import RunError
+from dorylax.net.errors import FailureReason, TaskFailedError, WireError
 from dorylax.serverless.backends.aws.clients import REGION_SETTING
 from dorylax.serverless.function.invocation import read_response
-from dorylax.serverless.wire.errors import FailureReason, TaskFailedError, WireError
 from dorylax.store.aws import class_names, lasting_problem
 
 _SHOWN = 500  # maximum characters of AWS's text in an error

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from dorylax.net.keys import RunKeys
+from dorylax.net.link import Link
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator
@@ -14,8 +16,6 @@ from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 RUNTIME = (sys.executable, "-m", "awslambdaric", "dorylax.serverless.function.entry.handler")

@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
+from dorylax.net.errors import FailureReason, TaskFailedError
 from dorylax.processes import has_ended
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 
 _log = logging.getLogger("dorylax.emulator")
 

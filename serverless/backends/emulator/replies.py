@@ -11,8 +11,8 @@ import re
 from http import HTTPStatus
 from typing import Any
 
+from dorylax.net.errors import TaskFailedError, WireError
 from dorylax.serverless.function.invocation import read_response
-from dorylax.serverless.wire.errors import TaskFailedError, WireError
 
 _TIMED_OUT = re.compile(rb"Task timed out after [0-9.]+ seconds")
 _ENDED = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")

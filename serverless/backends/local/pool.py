@@ -6,13 +6,13 @@ import functools
 import os
 from collections.abc import Mapping
 
+from dorylax.net.keys import RunKeys
+from dorylax.net.link import Link
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.environment import jax_settings, worker_environment
 from dorylax.serverless.backends.local.process import WorkerProcess
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 _START_SECONDS = 120.0

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import final
 
+from dorylax.net.errors import FailureReason, TaskFailedError
 from dorylax.processes import has_ended, signal_name, start
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
-from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _MODULE = "dorylax.serverless.backends.local.worker"

@@ -10,10 +10,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, final
 
 from dorylax.machine import CORES
+from dorylax.net.errors import FailureReason, TaskFailedError
 from dorylax.ray_cluster.cluster import Place, cause_of, described, make_actor, nodes_of
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.environment import computing_environment
-from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 
 _WORKER = "dorylax.serverless.backends.ray.worker:Worker"
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Mapping
 
+from dorylax.net.keys import RunKeys
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.base import Invoker
@@ -13,7 +14,6 @@ from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.backends.ray.actor import WorkerActor
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 _START_SECONDS = 120.0

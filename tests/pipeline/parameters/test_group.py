@@ -15,7 +15,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.transports import delivered
+from support.transports import delivered, posted, until_delivered
 
 from dorylax.clock import VirtualClock
 from dorylax.errors import RunError
@@ -27,7 +27,6 @@ from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.saved import InitialState, Saved
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
-from dorylax.pipeline.transport.delivery import ATTEMPTS, posted
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
 PARAMS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), "b": np.zeros(2, np.float32)}
@@ -46,7 +45,10 @@ class Network:
     def register(self, address: Address, handler: RequestHandler) -> None:
         self.endpoints[address] = handler
 
-    async def request(
+    async def request(self, *message: Any, **options: Any) -> Any:
+        return await until_delivered(lambda: self.attempt(*message, **options))
+
+    async def attempt(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         assert sender != receiver
@@ -75,7 +77,7 @@ class Network:
         await self.clock.sleep(self.random.choice([0.0, 1.0, self.random.expovariate(0.5)]), order)
 
     def lose(self, message: tuple[Address, Address, tuple[int, ...]]) -> None:
-        if self.lost[message] < ATTEMPTS - 1 and self.fails():
+        if self.lost[message] < 7 and self.fails():
             self.lost[message] += 1
             raise ConnectionError(f"lost {message}")
 

@@ -14,11 +14,11 @@ from support.handler_events import KEY, event, expected, offers, rows_of
 from support.pools import LONG, Pools
 from support.rie import need_emulator
 
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer, Endpoint
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.pool import Pool
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.wire import names
 
 
@@ -27,14 +27,15 @@ class Servers:
     """A graph server's and a parameter server's endpoint of one run."""
 
     keys: RunKeys
-    data: DataServer
-    graph: str
-    parameters: str
+    graph: Endpoint
+    parameters: Endpoint
 
     def event(self, interval: int = 1, **changed: Any) -> bytes:
         """The event of the small stage at these endpoints; its operands are offered for interval 1."""
         key = KEY._replace(interval=interval)
-        asked = event(run=self.keys.run, graph=self.graph, parameters=self.parameters, key=key, **changed)
+        asked = event(
+            run=self.keys.run, graph=self.graph.address, parameters=self.parameters.address, key=key, **changed
+        )
         return asked.encode()
 
     def offer(self, interval: int = 1) -> queue.SimpleQueue[tuple[np.ndarray, ...]]:
@@ -43,11 +44,11 @@ class Servers:
         for (where, name), arrays in offers().items():
             if name in (names.free(KEY), names.rows(KEY, 0)):
                 renamed = names.free(key) if name == names.free(KEY) else names.rows(key, 0)
-                self.data.offer(self.graph, renamed, arrays)
+                self.graph.offer(renamed, arrays)
             elif interval == 1:
-                self.data.offer(self.graph if where == "graph" else self.parameters, name, arrays)
+                (self.graph if where == "graph" else self.parameters).offer(name, arrays)
         arrived: queue.SimpleQueue[tuple[np.ndarray, ...]] = queue.SimpleQueue()
-        self.data.expect(self.graph, names.result_rows(key), arrived.put)
+        self.graph.expect(names.result_rows(key), arrived.put)
         return arrived
 
 
@@ -66,7 +67,7 @@ def check_rows() -> Callable[[tuple[np.ndarray, ...]], None]:
 def servers() -> Iterator[Servers]:
     keys = RunKeys.make()
     with DataServer(keys) as data:
-        yield Servers(keys, data, data.open("graph"), data.open("parameters"))
+        yield Servers(keys, data.open("graph"), data.open("parameters"))
 
 
 _MAKE: dict[str, Callable[..., Pool]] = {

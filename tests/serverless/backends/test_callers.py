@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError, Future
 import pytest
 from support.leftovers import nothing_left
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.callers import Callers
-from dorylax.serverless.wire.errors import TaskFailedError
 
 LONG = 30.0
 

@@ -26,10 +26,10 @@ from support.backends import (
 from support.handler_events import SCALE
 from support.leftovers import nothing_left
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.program.tasks.stage_calls import padded_operands
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
-from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

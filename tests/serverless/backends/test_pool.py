@@ -22,11 +22,11 @@ from support.handler_events import KEY, exported
 from support.pools import LONG, Pools, exists, invoke
 from support.processes import members
 
+from dorylax.net.errors import TaskFailedError
+from dorylax.net.link import Link
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
-from dorylax.serverless.data.link import Link
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 _ROOT = Path(__file__).parents[3]
@@ -78,11 +78,11 @@ def test_they_have_the_settings_of_jax_and_the_link_and_start_that_are_asked_for
     with jax.enable_x64(True):
         content = exported(lambda x: x + 1, "float64 rows")
     reference = StageReference(sha256_of(content), (0,), (), False, (0,))
-    servers.data.offer(servers.graph, names.artefact(reference.sha256), [np.frombuffer(content, np.uint8)])
-    servers.data.offer(servers.graph, names.rows(KEY, 0), [np.arange(5.0)])
+    servers.graph.offer(names.artefact(reference.sha256), [np.frombuffer(content, np.uint8)])
+    servers.graph.offer(names.rows(KEY, 0), [np.arange(5.0)])
     asked = {"reference": reference, "operands": (OperandSource("rows"),), "results": (ResultTarget("rows"),)}
     arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    servers.data.expect(servers.graph, names.result_rows(KEY), arrived.put)
+    servers.graph.expect(names.result_rows(KEY), arrived.put)
     found = invoke(pools(settings={}), servers.event(**asked))
     assert "set JAX_ENABLE_X64=1" in found.error
     slow = pools(settings={"jax_enable_x64": True}, link=Link(latency_seconds=0.05), cold_start_seconds=0.1)
@@ -158,7 +158,7 @@ import asyncio, os, signal, sys
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.emulator.supervisor import running
 from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.data.keys import RunKeys
+from dorylax.net.keys import RunKeys
 kind, end = sys.argv[1:]
 keys = RunKeys.make()
 pool = local_workers(keys, workers=2) if kind == "local" else emulated_functions(keys, workers=1, timeout=60.0)

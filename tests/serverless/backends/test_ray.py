@@ -17,12 +17,12 @@ from support.pools import LONG, invoke
 from support.processes import alive, until
 from support.ray_cluster import RayCluster
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.ray_cluster import cluster
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.backends.ray.pool import ray_workers
-from dorylax.serverless.wire.errors import TaskFailedError
 
 pytestmark = pytest.mark.timeout(120)
 

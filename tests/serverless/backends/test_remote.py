@@ -12,14 +12,14 @@ from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
 from dorylax.errors import RunError
+from dorylax.net.client import DataClient
+from dorylax.net.errors import FailureReason, TaskFailedError
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer, Endpoint
 from dorylax.serverless.backends.remote import _Exchange
-from dorylax.serverless.data.client import DataClient
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.task import TensorResult, TensorTask
-from dorylax.serverless.wire.errors import FailureReason, TaskFailedError
 from dorylax.serverless.wire.event import VERSION
 from dorylax.terminal.failures import explain
 
@@ -169,11 +169,12 @@ def test_an_error_of_several_lines_becomes_one() -> None:
 
 def test_results_that_come_when_the_run_has_ended_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     delivers: list[Callable[[Any], None]] = []
-    monkeypatch.setattr(DataServer, "expect", lambda data, address, name, deliver: delivers.append(deliver))
+    monkeypatch.setattr(Endpoint, "expect", lambda endpoint, name, deliver: delivers.append(deliver))
     loop = asyncio.new_event_loop()
-    exchange = _Exchange("graph", "parameters", 8, (8,), loop)
     with DataServer(RunKeys.make()) as data:
-        exchange.expect("rows", data, "graph", "result")
+        graph = data.open("graph")
+        exchange = _Exchange(graph, graph, 8, (8,), loop)
+        exchange.expect("rows", graph, "result")
     loop.close()
     (deliver,) = delivers
     deliver((np.zeros(3),))

@@ -10,10 +10,10 @@ import pytest
 from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import VirtualClock
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
 from dorylax.serverless.controller.backoff import Backoff
 from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
-from dorylax.serverless.wire.errors import TaskFailedError
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
 THROTTLE = Act("throttle", 0.01)

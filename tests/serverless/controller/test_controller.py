@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import RealClock, VirtualClock
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.controller import Call, Hedging, SlotLimit
 from dorylax.serverless.task import TensorResult
-from dorylax.serverless.wire.errors import TaskFailedError
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
 # Without stragglers and deadlines attempts are awaited in place; a deadline that never passes must change nothing.

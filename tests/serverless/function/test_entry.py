@@ -10,11 +10,11 @@ import jax
 import pytest
 from support.leftovers import nothing_left
 
-from dorylax.serverless.data.keys import RunKeys
+from dorylax.net.errors import WireError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.function import entry
 from dorylax.serverless.function.invocation import Invocation, read_response
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer
 
 

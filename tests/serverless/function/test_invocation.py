@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from dorylax.serverless.data.keys import RunKeys
+from dorylax.net.errors import WireError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, read_response, response
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import WireError
 
 KEYS = RunKeys.make()
 SETTINGS = SandboxSettings(KEYS, jax={"jax_enable_x64": False})

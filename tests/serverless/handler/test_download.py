@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from support.http_store import Store
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.handler.download import download, shown
-from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from support.handler_events import GRAPH, PARAMETERS, MemoryData, W, small_stage
 from support.http_store import Store
 
 from dorylax.errors import InputError
+from dorylax.net.errors import TaskFailedError
 from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import TaskFailedError
 
 SHA256 = sha256_of(small_stage())
 

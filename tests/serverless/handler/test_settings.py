@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.link import Link
+from dorylax.net.keys import RunKeys
+from dorylax.net.link import Link
 from dorylax.serverless.handler.settings import SandboxSettings
 
 KEYS = RunKeys.make()

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dorylax.net.errors import WireError
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import event as wire
-from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 EVENT = Event(

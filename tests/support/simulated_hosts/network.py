@@ -14,8 +14,9 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
-from dorylax.pipeline.transport.delivery import Inbox, posted
+from dorylax.pipeline.transport.delivery import Inbox
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
+from support.transports import posted
 
 ASK_AGAIN_SECONDS = 0.5
 

@@ -11,9 +11,9 @@ from support.aws import Cloud, cloud
 from support.manual_clock import ManualClock
 
 from dorylax.errors import RunError
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.handler.download import download
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.settings.errors import ConfigError
 from dorylax.store.aws import s3_client
 

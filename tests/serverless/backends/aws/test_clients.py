@@ -7,9 +7,9 @@ import contextlib
 import pytest
 
 from dorylax.errors import RunError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.make import make_functions
-from dorylax.serverless.data.keys import RunKeys
 
 
 @pytest.mark.parametrize(("region", "expected"), [(None, "ap-south-1"), ("eu-north-1", "eu-north-1")])

@@ -18,13 +18,13 @@ from support.leftovers import nothing_left
 from support.rie import Reply
 
 from dorylax.errors import RunError
+from dorylax.net.errors import TaskFailedError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.aws import clients, invoker
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 KEYS = RunKeys.make()

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.errors import RunError
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.function.invocation import response
-from dorylax.serverless.wire.errors import TaskFailedError
 
 URL = "https://lambda.eu-central-1.amazonaws.com/2015-03-31/functions/dorylax/invocations"
 SECRET = "t0p-secret"

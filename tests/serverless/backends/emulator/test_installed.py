@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.emulator.installed import find_emulator
 from dorylax.serverless.backends.emulator.pool import emulated_functions
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
 
 

@@ -17,12 +17,12 @@ from support.backends import need_emulator
 from support.leftovers import nothing_left
 from support.processes import LONG, members, until
 
+from dorylax.net.errors import TaskFailedError
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.emulator.supervisor import running
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import TaskFailedError
 
 KEYS = RunKeys.make()
 _FUNCTION = """

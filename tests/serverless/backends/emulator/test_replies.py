@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import response
-from dorylax.serverless.wire.errors import TaskFailedError
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"an answer"])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support.pools import LONG, Pools, exists, invoke
 
+from dorylax.net.errors import TaskFailedError
 from dorylax.serverless.backends.local import process
-from dorylax.serverless.wire.errors import TaskFailedError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.net.keys import RunKeys
 from dorylax.serverless.backends.environment import worker_environment
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.backends.local.worker import read_lines
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import Answer
 

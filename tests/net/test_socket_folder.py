@@ -15,12 +15,12 @@ import pytest
 from support.processes import until
 
 from dorylax.errors import RunError
-from dorylax.serverless.data import socket_folder
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.data.socket_folder import make_socket_folder
+from dorylax.net import sockets
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer
+from dorylax.net.sockets import make_socket_folder
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def short(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = nothing_left / "s"
     folder.mkdir()
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(socket_folder, "_SHORT", (str(folder),))
+    monkeypatch.setattr(sockets, "_SHORT", (str(folder),))
     yield folder
     folder.rmdir()
 
@@ -54,7 +54,7 @@ def test_it_is_in_the_temporary_folder_and_for_this_user_alone(nothing_left: Pat
 
 def test_where_that_is_too_long_sockets_are_elsewhere(short: Path, long: Path) -> None:
     with DataServer(RunKeys.make()) as server:
-        address = server.open("graph 0")
+        address = server.open("graph 0").address
         (made,) = short.iterdir()
         assert address == f"ipc://{made}/0"
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
@@ -87,7 +87,7 @@ def test_a_runtime_folder_without_a_name_is_none(short: Path, long: Path, monkey
 
 def test_no_place_at_all_is_one_line(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(socket_folder, "_SHORT", (str(long / "none"),))
+    monkeypatch.setattr(sockets, "_SHORT", (str(long / "none"),))
     with pytest.raises(RunError) as caught:
         DataServer(RunKeys.make())
     text = str(caught.value)
@@ -112,9 +112,9 @@ def test_a_system_without_a_temporary_folder(short: Path, monkeypatch: pytest.Mo
 
 _KILLED = """
 import os, signal
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
-print(DataServer(RunKeys.make()).open("graph 0").removeprefix("ipc://"), flush=True)
+from dorylax.net.keys import RunKeys
+from dorylax.net.server import DataServer
+print(DataServer(RunKeys.make()).open("graph 0").address.removeprefix("ipc://"), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

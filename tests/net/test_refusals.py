@@ -6,7 +6,7 @@ import logging
 
 from support.manual_clock import ManualClock
 
-from dorylax.serverless.data.refusals import Refusals
+from dorylax.net.errors import Refusals
 
 
 def test_a_flood_is_cut_short_and_told_of_later(caplog):

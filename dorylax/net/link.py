@@ -38,14 +38,6 @@ class Link:
         if not 0 <= self.latency_sigma <= MOST_SIGMA:
             raise ValueError(f"latency_sigma must be 0 … {MOST_SIGMA}, got {self.latency_sigma}")
 
-    def latency(self, normal: float) -> float:
-        """Return a latency in seconds for a draw `normal` from the standard normal distribution."""
-        return self.latency_seconds * math.exp(self.latency_sigma * normal)
-
-    def seconds(self, nbytes: int) -> float:
-        """Return the transfer time of bytes in seconds."""
-        return nbytes / self.bytes_per_second if self.bytes_per_second is not None else 0.0
-
 
 @final
 class SharedLink:
@@ -65,25 +57,21 @@ class SharedLink:
         sleep: Callable[[float], None] = time.sleep,
         normal: Callable[[], float] = random.gauss,
     ) -> None:
-        self._link = link
-        self._now = now
-        self._sleep = sleep
-        self._normal = normal
+        self._link, self._now, self._sleep, self._normal = link, now, sleep, normal
         self._lock = threading.Lock()
         self._free_at = -math.inf
 
     def request(self) -> None:
         """Wait for the latency of a request."""
         if self._link.latency_seconds:
-            self._sleep(self._link.latency(self._normal()))
+            self._sleep(self._link.latency_seconds * math.exp(self._link.latency_sigma * self._normal()))
 
     def carry(self, nbytes: int) -> None:
         """Wait until the bytes have passed the link."""
-        seconds = self._link.seconds(nbytes)
-        if not seconds:
+        if not nbytes or self._link.bytes_per_second is None:
             return
         with self._lock:
             now = self._now()
-            self._free_at = max(now, self._free_at) + seconds
+            self._free_at = max(now, self._free_at) + nbytes / self._link.bytes_per_second
             wait = self._free_at - now
         self._sleep(wait)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.manual_clock import ManualClock
 
-from dorylax.serverless.data.link import Link, SharedLink
+from dorylax.net.link import Link, SharedLink
 
 
 def test_bytes_take_their_time_and_requests_their_latency():
