@@ -83,7 +83,7 @@ class Stack:
             InputError: If the stack lacks the deployment's tag.
         """
         found = self._described(self.name)
-        if found is not None and {"Key": TAG, "Value": self._names.name} not in found["Tags"]:
+        if found is not None and {"Key": TAG, "Value": self._names.name} not in found.get("Tags", ()):
             raise InputError(
                 f"the stack {self.name} must have the tag {TAG}={self._names.name}, and has not: somebody else made it; "
                 "choose another --name"
@@ -111,9 +111,8 @@ class Stack:
                 f"the stack {self.name} is {found['StackStatus']} ({self._failure(found['StackId'])}): run "
                 f"`dorylax aws teardown --name {self._names.name}`, then deploy again"
             )
-        arguments = {"ChangeSetName": f"dorylax-{uuid.uuid4().hex}", "ChangeSetType": "UPDATE"} | self._arguments(
-            template
-        )
+        name = f"dorylax-{uuid.uuid4().hex}"
+        arguments = {"ChangeSetName": name, "ChangeSetType": "UPDATE", **self._arguments(template)}
         made = self._client.create_change_set(**arguments)["Id"]
         while (described := self._change_set(made))["Status"] in ("CREATE_PENDING", "CREATE_IN_PROGRESS"):
             time.sleep(_SECONDS)

@@ -224,7 +224,6 @@ def test_a_first_deployment_that_fails_says_why(
     aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails_with(monkeypatch, "create_stack", "DELETE_COMPLETE", ("CREATE_FAILED", "no image"))
-    Stack(NAMES, NAMES.repository_stack, clients)
     with pytest.raises(
         RunError, match=r"^the stack gnn-Function could not be created, and is DELETE_COMPLETE: .*: no image$"
     ):
