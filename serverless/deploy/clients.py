@@ -29,15 +29,17 @@ class Clients:
         region: Name of the AWS region.
 
     Raises:
-        InputError: If boto3 is not installed.
-        RunError: If no region is configured.
+        InputError: If boto3 is not installed or no region is configured.
     """
 
     def __init__(self, region: str | None) -> None:
         if importlib.util.find_spec("boto3") is None:
             raise InputError('boto3 is not installed: pip install "dorylax[aws]"')
         self._region, self._made = region, dict[str, Any]()
-        self.region: str = self("cloudformation").meta.region_name
+        try:
+            self.region: str = self("cloudformation").meta.region_name
+        except RunError as error:
+            raise InputError(str(error)) from None
 
     def __call__(self, service: str) -> Any:
         """Return the client of a service by its name in boto3, or of "invoke".

@@ -327,7 +327,10 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
         (("lock", "a", "--python", "2.7"), "--python must be a version such as 3.12, got '2.7'"),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
         (("status", "--config", "none.yaml"), "cannot read none.yaml: No such file or directory"),
-        (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),
+        (
+            ("deploy", "--dry-run"),
+            "AWS needs a region: set --region or AWS_REGION, or one in the profile (aws configure)",
+        ),
         (("deplyo",), "no such command 'deplyo': did you mean deploy?"),
         (("image", "--root", "a", "--context", "b"), "--context and --root exclude each other"),
     ],

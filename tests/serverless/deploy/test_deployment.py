@@ -351,7 +351,7 @@ def refusal(code: str, message: str, operation: str) -> Exception:
 
 
 def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match=r"^AWS needs a region: set --region or AWS_REGION, or one in the profile"):
+    with pytest.raises(InputError, match=r"^AWS needs a region: set --region or AWS_REGION, or one in the profile"):
         Clients(None)
     monkeypatch.setenv("AWS_REGION", REGION)
     found = Clients(None)

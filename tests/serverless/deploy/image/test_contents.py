@@ -11,7 +11,7 @@ import pytest
 
 from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image import contents
-from dorylax.serverless.deploy.image.contents import ENTRY, closure, left_out, requirements
+from dorylax.serverless.deploy.image.contents import DISTRIBUTIONS, ENTRY, closure, left_out, requirements
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 
