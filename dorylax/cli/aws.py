@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import dataclasses
 import functools
 import statistics
 import sys
@@ -17,20 +15,24 @@ import click
 
 from dorylax.cli.app import Commands
 from dorylax.cli.aws_image import image, lock
-from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_status
+from dorylax.cli.aws_tables import plan_content, show_changes, show_policies, show_status
 from dorylax.errors import InputError, RunError
-from dorylax.serverless.deploy import invoke
-from dorylax.serverless.deploy.apply import Applier
+from dorylax.serverless.deploy import function as functions
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
-from dorylax.serverless.deploy.found import Found
-from dorylax.serverless.deploy.image import builder
+from dorylax.serverless.deploy.deployment import check_unmanaged, plan_first
+from dorylax.serverless.deploy.deployment import deploy as deploy_function
+from dorylax.serverless.deploy.function import (
+    artefact_keys,
+    delete_artefacts,
+    find_image,
+    log_events,
+    read_function,
+)
 from dorylax.serverless.deploy.image.base import is_pinned
 from dorylax.serverless.deploy.image.context import Context, Releases
-from dorylax.serverless.deploy.logs import lines_since
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
-from dorylax.serverless.deploy.state import read, read_function, read_image_tags
+from dorylax.serverless.deploy.stacks import Change, Stack
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, stop
 from dorylax.terminal.files import INPUT
@@ -104,52 +106,39 @@ def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json:
             f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
             "`aws ecr describe-images` has the digest"
         )
-    context = None
-    if image is None:
-        lock = None if deployment.lock is None else Path(deployment.lock)
-        context = Context.make(deployment.architecture, lapack=deployment.lapack, base=deployment.base, lock=lock)
+    lock = None if deployment.lock is None else Path(deployment.lock)
+    source = image or Context.make(deployment.architecture, lapack=deployment.lapack, base=deployment.base, lock=lock)
+    actions: list[Change] = []
+
+    def show(changes: Sequence[Change]) -> None:
+        actions.extend(changes)
+        if not (as_json or dry_run):
+            show_changes(changes, names)
+
     with contextlib.ExitStack() as stack:
-        clients = None
         try:
             names, clients = stack.enter_context(_reached(deployment))
         except InputError as error:
             if not dry_run:
                 raise
-            if (region := deployment.region) is None:
-                with contextlib.closing(Clients(None)) as environment:
-                    region = environment.region
-            names, found = Names(deployment.name, _NO_ACCOUNT, region), Found()
-            click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
+            with contextlib.closing(Clients(deployment.region)) as offline:
+                names = Names(deployment.name, _NO_ACCOUNT, offline.region)
+            _tell(f"warning: {error}; shown as if nothing were deployed")
+            show(plan_first(deployment, source, names))
         else:
-            found = read(names, clients, boundary=True)
-        tag = None if context is None else context.tag
-        wanted = Wanted(deployment, names, image or names.image(str(tag)), tag)
-        actions = plan_deploy(wanted, found)
-        if not as_json:
-            show_plan(actions, names)
-        if clients is not None and not dry_run:
-            _apply(clients, wanted, actions, context)
+            deploy_function(deployment, source, clients, names, show=show, tell=_tell, dry_run=dry_run)
     if as_json:
-        print_json(plan_content(actions, wanted))
+        address = source if isinstance(source, str) else f"{names.repository}:{source.tag}"
+        print_json(plan_content(actions, names, deployment, address))
     elif dry_run:
-        show_policies(wanted)
+        show_changes(actions, names)
+        show_policies(names, deployment)
     else:
         click.echo(f"function: {names.function_arn}")
 
 
-def _apply(clients: Clients, wanted: Wanted, actions: Sequence[Action], context: Context | None) -> None:
-    # The engine is found before anything is created.
-    engine = builder.find_engine() if any((one.verb, one.kind) == ("create", "image") for one in actions) else None
-
-    def push(address: str) -> None:
-        assert engine is not None
-        assert context is not None
-        [found] = clients("ecr").get_authorization_token()["authorizationData"]
-        user, _, password = base64.b64decode(found["authorizationToken"]).decode("ascii").partition(":")
-        base = builder.build_and_push(engine, context, address, builder.Login(user, password))
-        click.echo(f"base {base}", err=True)
-
-    Applier(clients, wanted.names, wanted, push).apply(actions, _report)
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
 
 
 @aws.command()
@@ -158,12 +147,17 @@ def _apply(clients: Clients, wanted: Wanted, actions: Sequence[Action], context:
 def status(deployment: Deployment, *, as_json: bool) -> None:
     """Show what exists of a deployment."""
     with _reached(deployment) as (names, clients):
-        found = read(names, clients, deployment.location)
+        function = read_function(names, clients)
+        found = {
+            name: Stack(names, name, clients).describe() for name in (names.repository_stack, names.function_stack)
+        }
+        stacks = {name: None if stack is None else str(stack["StackStatus"]) for name, stack in found.items()}
+        artefacts = 0 if deployment.location is None else len(artefact_keys(deployment.location, clients))
     if as_json:
-        content = {"name": names.name, "region": names.region, "account": names.account}
-        print_json({"schema": 1} | content | dataclasses.asdict(found))
+        content = {"name": names.name, "region": names.region, "account": names.account, "stacks": stacks}
+        print_json({"schema": 1} | content | {"function": function and function._asdict(), "artefacts": artefacts})
     else:
-        show_status(names, found)
+        show_status(names, function, stacks, artefacts)
 
 
 @aws.command("invoke-test")
@@ -176,11 +170,9 @@ def invoke_test(deployment: Deployment, *, count: int, as_json: bool) -> None:
         function = read_function(names, clients)
         if function is None:
             raise RunError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
-        calls = invoke.invoke_test(names, clients, count)
-        tags = read_image_tags(names, clients, function.digest) if function.digest else ()
-    # Deployments of older releases have a tag; an image from another source has a digest.
-    addresses = (function.image, *map(names.image, tags))
-    theirs = next((found for found in map(Releases.of_image, addresses) if found is not None), None)
+        calls = functions.invoke_test(names, clients, count)
+        tags = find_image(names, clients, digest=function.digest)[1:] if function.digest else ()
+    theirs = next((found for found in map(Releases.of_tag, tags) if found is not None), None)
     here = Releases.here()
     if theirs is not None and theirs != here:
         raise RunError(
@@ -211,44 +203,46 @@ def logs(deployment: Deployment, *, lines: int, minutes: int, follow: bool) -> N
     """Show the last lines of the function's log."""
     with _reached(deployment) as (names, clients):
         since = int(1000 * (time.time() - 60 * minutes))
-        seen = lines_since(names, clients, since)
+        seen = log_events(names, clients, since)
         new = seen[-lines:]
         while True:
             for line in new:
-                click.echo(line.text)
+                click.echo(line["message"].rstrip("\n"))
             if not follow:
                 break
             time.sleep(_FOLLOW_SECONDS)
-            since = max([since, *(line.milliseconds - _LATE_MILLISECONDS for line in seen)])
-            known = {line.id for line in seen}
-            seen = lines_since(names, clients, since)
-            new = [line for line in seen if line.id not in known]
+            since = max([since, *(line["timestamp"] - _LATE_MILLISECONDS for line in seen)])
+            known = {line["eventId"] for line in seen}
+            seen = log_events(names, clients, since)
+            new = [line for line in seen if line["eventId"] not in known]
 
 
 @aws.command()
 @_deployment()
 @option("--artefacts S3_URI", "tensor.artefacts of runs: delete the stages there too.")
 @option("--yes", "Do not ask.")
-@option("--no-wait", "Do not wait for AWS to delete network interfaces in a VPC.")
+@option("--no-wait", "Do not wait for AWS to delete the function and its network interfaces.")
 def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wait: bool) -> None:
     """Delete all of a deployment: function, role, log, repository and images."""
     if artefacts is not None:
         deployment = deployment.model_copy(update={"artefacts": artefacts})
+    location = deployment.location
     with _reached(deployment) as (names, clients):
-        found = read(names, clients, deployment.location)
-        actions = plan_teardown(names, found, wait=not no_wait, artefacts=deployment.artefacts)
+        stacks = [Stack(names, name, clients) for name in (names.function_stack, names.repository_stack)]
+        actions = [change for stack in stacks for change in stack.deletion()]
+        if location is not None and (count := len(artefact_keys(location, clients))):
+            actions.append(Change("delete", "artefacts", str(location), f"{count} stages, of whatever run"))
         if not actions:
+            check_unmanaged(clients, names)
             click.echo(f"nothing of {deployment.name} exists in {names.region}")
             return
-        show_plan(actions, names)
+        show_changes(actions, names)
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("--yes is needed when there is no terminal to ask on")
             if not click.confirm("delete all of this?"):
                 stop("nothing was deleted", FAILED)
-        Applier(clients, names, artefacts=deployment.location).apply(actions, _report)
-
-
-def _report(action: Action) -> None:
-    if action.verb != "keep":
-        click.echo(f"{action.verb} {action.kind} {action.name}", err=True)
+        for stack in stacks:
+            stack.delete(wait=not no_wait)
+        if location is not None:
+            delete_artefacts(location, clients)

@@ -13,11 +13,10 @@ from typing import Any
 import click
 
 from dorylax.cli.aws_tables import show_size
+from dorylax.serverless.deploy.function import warm_invocation
 from dorylax.serverless.deploy.image import root as roots
-from dorylax.serverless.deploy.image.contents import requirements
+from dorylax.serverless.deploy.image.contents import lock_text, make_lock, requirements
 from dorylax.serverless.deploy.image.context import Context
-from dorylax.serverless.deploy.image.lock import lock_text, make_lock
-from dorylax.serverless.deploy.invoke import warm_invocation
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file

@@ -4,72 +4,73 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from dorylax.serverless.deploy import policies
-from dorylax.serverless.deploy.found import Found
+from dorylax.serverless.deploy.function import DeployedFunction
 from dorylax.serverless.deploy.image.root import RootSize
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.plan import Action, Wanted
+from dorylax.serverless.deploy.settings import Deployment
+from dorylax.serverless.deploy.stacks import Change
 from dorylax.terminal.output import print_rows
 
 _SHOWN_BYTES = 10**6
 
 
-def _policies(wanted: Wanted) -> dict[str, Any]:
-    names, deployment = wanted.names, wanted.deployment
-    vpc, artefacts = bool(deployment.subnets), deployment.location
-    of_vpc = {"subnets": deployment.subnets, "security_groups": deployment.security_groups}
+def _policies(names: Names, deployment: Deployment) -> dict[str, Any]:
+    boundary = policies.boundary_policy(names, vpc=bool(deployment.subnets))
     return {
-        "boundary": policies.boundary_policy(names, vpc=vpc),
-        "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
+        "boundary": boundary,
+        "role": {"trust": policies.trust_policy(), "function": boundary},
         "repository": policies.repository_policy(names),
-        "trainer": policies.trainer_policy(names, vpc=vpc, artefacts=artefacts),
-        "deployer": policies.deployer_policy(names, **of_vpc, artefacts=artefacts),
+        "trainer": policies.trainer_policy(names, deployment.location),
+        "deployer": policies.deployer_policy(names, deployment),
     }
 
 
-def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
+def plan_content(actions: Sequence[Change], names: Names, deployment: Deployment, image: str) -> dict[str, Any]:
     """Return a plan and its policies as one object of plain values."""
     return {
         "schema": 1,
-        "image": wanted.image,
-        **dataclasses.asdict(wanted.names),
-        "function": wanted.names.function_arn,
-        "actions": [{key: getattr(action, key) for key in ("verb", "kind", "name", "reason")} for action in actions],
-        "settings": wanted.deployment.to_dict(),
-        "policies": _policies(wanted),
+        "image": image,
+        **dataclasses.asdict(names),
+        "function": names.function_arn,
+        "actions": [action._asdict() for action in actions],
+        "settings": deployment.to_dict(),
+        "policies": _policies(names, deployment),
     }
 
 
-def show_plan(actions: Sequence[Action], names: Names) -> None:
+def show_changes(changes: Sequence[Change], names: Names) -> None:
     """Print the steps of a plan."""
     columns = ("step", "what", "name", "why")
-    rows = [(action.verb, action.kind, action.name, action.reason) for action in actions]
-    print_rows(columns, rows, _where(names), left=columns)
+    print_rows(columns, changes, _where(names), left=columns)
 
 
-def show_policies(wanted: Wanted) -> None:
+def show_policies(names: Names, deployment: Deployment) -> None:
     """Print the policies of a deployment, and those for its users."""
-    found = _policies(wanted)
-    role = found.pop("role")
-    titles = (
-        *(f"role {wanted.names.role}, {name}" for name in role),
-        f"permissions boundary {wanted.names.boundary}, which an administrator makes",
-        "who may pull from the repository",
-        "for whoever trains",
-        "for whoever deploys",
-    )
-    for title, document in zip(titles, (*role.values(), *found.values()), strict=True):
+    found = _policies(names, deployment)
+    titles = {
+        f"trust policy of the role {names.role}": found["role"]["trust"],
+        f"rights of the role, and permissions boundary {names.boundary}, which an administrator makes": found[
+            "boundary"
+        ],
+        "who may pull from the repository": found["repository"],
+        "for whoever trains": found["trainer"],
+        "for whoever deploys": found["deployer"],
+    }
+    for title, document in titles.items():
         click.echo(f"\n{title}:\n{json.dumps(document, indent=2)}")
 
 
-def show_status(names: Names, found: Found) -> None:
-    """Print the existing resources."""
-    function, rows = found.function, list[tuple[str, str]]()
+def show_status(
+    names: Names, function: DeployedFunction | None, stacks: Mapping[str, str | None], artefacts: int
+) -> None:
+    """Print the stacks and the function."""
+    rows = [(f"stack {name}", status or "not there") for name, status in stacks.items()]
     if function is None:
         rows.append(("function", "not there"))
     else:
@@ -85,14 +86,8 @@ def show_status(names: Names, found: Found) -> None:
             ("concurrency", "none reserved" if reserved is None else f"{reserved} reserved"),
             ("changed", function.modified),
         ]
-    for name, there in (("role", found.role), ("log group", found.log_group)):
-        rows.append((name, "not there" if there is None else "there"))
-    images = "not there" if found.repository is None else f"there, {len(found.repository.images)} images"
-    rows.append(("repository", images))
-    if found.artefacts:
-        rows.append(("artefacts", f"{found.artefacts} stages"))
-    if foreign := found.foreign(names):
-        rows.append(("not of this deployment", ", ".join(foreign)))
+    if artefacts:
+        rows.append(("artefacts", f"{artefacts} stages"))
     print_rows(("what", "state"), rows, _where(names), left=("what", "state"))
 
 

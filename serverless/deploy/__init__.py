@@ -1,5 +1,5 @@
 """Deployment of the handler to AWS Lambda, and its teardown.
 
-`settings`, `names`, `policies` and `plan` are pure. `state` reads existing resources, `apply` changes them, and `image/`
-builds the image.
+`settings`, `names`, `policies` and `template` are pure. `stacks` deploys templates by CloudFormation, `function` reads and
+invokes the deployed function, and `image/` builds its image.
 """

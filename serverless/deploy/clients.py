@@ -1,30 +1,19 @@
-"""Lazily created boto3 clients, and the translation of their errors into `RunError` and `InputError`.
-
-Only this module imports boto3, and only for commands that call AWS.
-"""
+"""Clients of AWS for one region, and the translation of their errors into `RunError` and `InputError`."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any, TypeVar, final
 
 from dorylax.errors import InputError, RunError
-from dorylax.store.aws import region_of
+from dorylax.store.aws import class_names, code_of, lasting_problem, make_client
 
 T = TypeVar("T")
 
-_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
-_UNSIGNED = {
-    "SignatureDoesNotMatch",
-    "InvalidSignatureException",
-    "IncompleteSignature",
-    "IncompleteSignatureException",
-}
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_REGION = "--region or AWS_REGION"
 _INVOKE = "invoke"
 _INVOKE_SECONDS = 910  # longer than Lambda's maximum timeout of 900 s
 
@@ -40,33 +29,30 @@ class Clients:
         region: Name of the AWS region.
 
     Raises:
-        InputError: If no region is configured or boto3 is not installed.
+        InputError: If boto3 is not installed or no region is configured.
     """
 
     def __init__(self, region: str | None) -> None:
-        with in_plain_words():
-            self._session = _library("boto3.session").Session(region_name=region_of(region))
-        if self._session.region_name is None:
-            raise InputError("no AWS region is set: give --region, or set AWS_REGION")
-        self.region: str = self._session.region_name
-        self._made: dict[str, Any] = {}
+        if importlib.util.find_spec("boto3") is None:
+            raise InputError('boto3 is not installed: pip install "dorylax[aws]"')
+        self._region, self._made = region, dict[str, Any]()
+        try:
+            self.region: str = self("cloudformation").meta.region_name
+        except RunError as error:
+            raise InputError(str(error)) from None
 
     def __call__(self, service: str) -> Any:
-        """Return the client of a service: "lambda", "iam", "ecr", "logs", "ec2", "s3", "sts", or "invoke".
+        """Return the client of a service by its name in boto3, or of "invoke".
 
         "invoke" is a Lambda client whose read timeout exceeds the longest invocation. It never retries, because every
         invocation is billed.
         """
         if service not in self._made:
-            config = _library("botocore.config").Config(
-                **(
-                    {"read_timeout": _INVOKE_SECONDS, "retries": {"total_max_attempts": 1}}
-                    if service == _INVOKE
-                    else {"retries": {"mode": "standard", "total_max_attempts": 5}}
-                )
-            )
-            name = "lambda" if service == _INVOKE else service
-            self._made[service] = self._session.client(name, region_name=self.region, config=config)
+            name = service
+            config: dict[str, Any] = {"retries": {"mode": "standard", "total_max_attempts": 5}}
+            if service == _INVOKE:
+                name, config = "lambda", {"read_timeout": _INVOKE_SECONDS, "retries": {"total_max_attempts": 1}}
+            self._made[service] = make_client(name, self._region, region_setting=_REGION, **config)
         return self._made[service]
 
     def account(self) -> str:
@@ -80,75 +66,34 @@ class Clients:
 
 
 def unless(codes: set[str], call: Callable[[], T]) -> T | None:
-    """Return the result of a call, or None if it fails with one of these AWS error codes."""
+    """Return the result of a call, or None if AWS refuses it with one of these error codes."""
     try:
         return call()
-    except _library("botocore.exceptions").ClientError as error:
-        if error.response["Error"]["Code"] in codes:
+    except Exception as error:
+        if code_of(error) in codes:
             return None
         raise
 
 
-def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], object]) -> bool:
-    """Make a call and return whether AWS refuses it.
-
-    Args:
-        codes: Error codes that count as a refusal.
-        texts: Texts of which the error message must contain at least one.
-        call: Call to make.
-    """
-    try:
-        call()
-    except _library("botocore.exceptions").ClientError as error:
-        found = error.response["Error"]
-        if found["Code"] in codes and any(text in found.get("Message", "") for text in texts):
-            return True
-        raise
-    return False
-
-
-def in_time(wait: Callable[[], object]) -> bool:
-    """Run a boto3 waiter and return whether it succeeded."""
-    try:
-        wait()
-    except _library("botocore.exceptions").WaiterError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def in_plain_words() -> Iterator[None]:
-    """Translate errors of boto3 into `RunError` or `InputError`."""
-    errors = _library("botocore.exceptions")
+    """Translate errors of boto3: `InputError` for unusable credentials, `RunError` for all others."""
     try:
         yield
-    except errors.ClientError as error:
-        raise RunError(_refused(error)) from None
-    except errors.BotoCoreError as error:
-        if type(error).__name__ in _CREDENTIALS or "Token" in type(error).__name__:
-            raise InputError(
-                f"no AWS credentials can be used ({_line(error)}): run `aws configure` or `aws sso login`, "
-                "or set AWS_PROFILE"
-            ) from None
-        raise RunError(f"AWS cannot be asked: {_line(error)}") from None
+    except Exception as error:
+        if (problem := lasting_problem(error, region=_REGION)) is not None:
+            raise InputError(str(problem)) from None
+        if (code := code_of(error)) is not None:
+            raise RunError(_refused(error, code)) from None
+        if "BotoCoreError" in class_names(error):
+            raise RunError(f"AWS cannot be asked: {_line(str(error))}") from None
+        raise
 
 
-def _refused(error: Any) -> str:
-    code = error.response["Error"]["Code"]
-    if code in _UNSIGNED:  # omit AWS's text: it may quote the signed request, including a session token
-        return f"AWS refuses {error.operation_name}: {code}: the credentials or this machine's clock are wrong"
-    text = f"AWS refuses {error.operation_name}: {code}: {' '.join(error.response['Error'].get('Message', '').split())}"
-    if code in _EXPIRED:
-        return f"{text}: the credentials are wrong or have expired; get new ones"
+def _refused(error: Any, code: str) -> str:
+    text = f"AWS refuses {error.operation_name}: {code}: {_line(error.response['Error'].get('Message', ''))}"
     return f"{text}: docs/aws.md has the policies that are needed" if code in _DENIED else text
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
-
-
-def _library(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise InputError('boto3 is not installed: pip install "dorylax[aws]"') from None
+def _line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")

@@ -6,7 +6,7 @@ import dataclasses
 from typing import final
 
 TAG = "dorylax"
-"""Key of the tag whose value is the deployment's name. Resources without it have another owner."""
+"""Key of the tag whose value is the deployment's name. Stacks without it have another owner."""
 
 
 @final
@@ -26,23 +26,30 @@ class Names:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Tags of every resource."""
+        """Tags of the stacks. CloudFormation copies them to the resources."""
         return {TAG: self.name}
+
+    @property
+    def repository_stack(self) -> str:
+        """Name of the stack with the image repository. Deployments' names have no capital letters."""
+        return f"{self.name}-Repository"
+
+    @property
+    def function_stack(self) -> str:
+        """Name of the stack with the function, its role, and its log group."""
+        return f"{self.name}-Function"
+
+    @property
+    def stack_arns(self) -> list[str]:
+        """Patterns of the stacks' ARNs, which end with a random id."""
+        return [
+            self._arn("cloudformation", f"stack/{stack}/*") for stack in (self.repository_stack, self.function_stack)
+        ]
 
     @property
     def role(self) -> str:
         """Name of the role. It includes the region, because roles belong to the account and functions to a region."""
         return f"{self.name}-{self.region}"
-
-    @property
-    def log_group(self) -> str:
-        """Name of the log group, as prescribed by Lambda."""
-        return f"/aws/lambda/{self.name}"
-
-    @property
-    def function_arn(self) -> str:
-        """ARN of the function."""
-        return self._arn("lambda", f"function:{self.name}")
 
     @property
     def role_arn(self) -> str:
@@ -60,6 +67,16 @@ class Names:
         return f"arn:{self._partition}:iam::{self.account}:policy/{self.boundary}"
 
     @property
+    def function_arn(self) -> str:
+        """ARN of the function."""
+        return self._arn("lambda", f"function:{self.name}")
+
+    @property
+    def log_group(self) -> str:
+        """Name of the log group, as prescribed by Lambda."""
+        return f"/aws/lambda/{self.name}"
+
+    @property
     def log_group_arn(self) -> str:
         """ARN of the log group, without `:*`."""
         return self._arn("logs", f"log-group:{self.log_group}")
@@ -70,18 +87,10 @@ class Names:
         return self._arn("ecr", f"repository/{self.name}")
 
     @property
-    def registry(self) -> str:
-        """Host of the image registry."""
+    def repository(self) -> str:
+        """Address of the repository, to which `:TAG` or `@DIGEST` is appended."""
         suffix = ".cn" if self._partition == "aws-cn" else ""
-        return f"{self.account}.dkr.ecr.{self.region}.amazonaws.com{suffix}"
-
-    def image(self, tag: str) -> str:
-        """Return the address of an image in the deployment's repository by tag."""
-        return f"{self.registry}/{self.name}:{tag}"
-
-    def pinned_image(self, digest: str) -> str:
-        """Return the address of an image in the deployment's repository by digest, which later pushes cannot change."""
-        return f"{self.registry}/{self.name}@{digest}"
+        return f"{self.account}.dkr.ecr.{self.region}.amazonaws.com{suffix}/{self.name}"
 
     def bucket_arn(self, bucket: str) -> str:
         """Return the ARN of a bucket. Bucket names are unique in the partition."""

@@ -1,7 +1,10 @@
-"""IAM policy documents: the function's role, access to its image, and the rights of trainers and deployers.
+"""IAM policy documents: the function's role and the rights of trainers and deployers. Pure.
 
-Pure. Each document grants the minimal rights, on this deployment's resources only. An administrator creates the role's
-permissions boundary once. It limits the role regardless of the policies that are added later.
+Each document grants the minimal rights, on this deployment's resources only. An administrator creates the role's permissions
+boundary once. It limits the role regardless of the policies that are added later.
+
+CloudFormation acts with the deployer's own rights. The deployer therefore needs the rights on each resource, and a changed
+template can do no more than its deployer.
 """
 
 from __future__ import annotations
@@ -10,15 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dorylax.serverless.deploy.names import TAG, Names
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.store.base import Location
 
 Policy = dict[str, Any]
-
-LOGS = "logs"
-NETWORK = "network"
-"""Names of the role's inline policies."""
-
-_PULLS = "LambdaPulls"
 
 # AWS Lambda, "Giving Lambda functions access to resources in an Amazon VPC": these actions support no resource limits.
 _NETWORK_ACTIONS = (
@@ -29,234 +27,171 @@ _NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 )
-
-_BOUNDARY_CHANGES = (
-    "CreatePolicy",
-    "CreatePolicyVersion",
-    "DeletePolicy",
-    "DeletePolicyVersion",
-    "SetDefaultPolicyVersion",
-)
+_LAMBDA = {"Service": "lambda.amazonaws.com"}
 
 
 def trust_policy() -> Policy:
     """Build the role's trust policy, which lets only Lambda assume it."""
-    return _document(
-        {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"},
-    )
-
-
-def role_policies(names: Names, *, vpc: bool) -> dict[str, Policy]:
-    """Build the map from name to inline policy of the role.
-
-    Args:
-        names: Names of the deployment's resources.
-        vpc: Whether the function runs in a VPC.
-    """
-    policies = {LOGS: _document(_logging(names))}
-    if vpc:
-        policies[NETWORK] = _document(*_network(names))
-    return policies
+    return _document({"Effect": "Allow", "Principal": _LAMBDA, "Action": "sts:AssumeRole"})
 
 
 def boundary_policy(names: Names, *, vpc: bool) -> Policy:
-    """Build the permissions boundary, which caps the role's rights at those the function needs.
+    """Build the rights of the function's role. The same document is its permissions boundary.
 
-    An administrator creates it as `names.boundary`. A deployer can neither change it nor create the role without it.
-
-    Args:
-        names: Names of the deployment's resources.
-        vpc: Whether the function may run in a VPC.
-    """
-    return _document(_logging(names), *(_network(names) if vpc else ()))
-
-
-def repository_policy(names: Names, others: Sequence[Policy] = ()) -> Policy:
-    """Build the repository policy, which lets Lambda pull the image for this function.
+    An administrator creates the boundary as `names.boundary`. A deployer can neither change the boundary nor create the role
+    without a boundary.
 
     Args:
         names: Names of the deployment's resources.
-        others: Existing statements of the repository policy. They are kept, because Lambda may have added its own.
+        vpc: Whether the function may run in a VPC. Lambda needs rights on the network then; the function's code gets none.
     """
-    return _document(
-        *(statement for statement in others if statement.get("Sid") != _PULLS),
-        {
-            "Sid": _PULLS,
-            "Effect": "Allow",
-            "Principal": {"Service": "lambda.amazonaws.com"},
-            "Action": ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-            "Condition": {"StringLike": {"aws:sourceArn": names.function_arn}},
-        },
-    )
+    statements = [_allow(("logs:CreateLogStream", "logs:PutLogEvents"), f"{names.log_group_arn}:*")]
+    if vpc:
+        own_code = {"ArnEquals": {"lambda:SourceFunctionArn": [names.function_arn]}}
+        statements += [
+            _allow(_NETWORK_ACTIONS, "*"),
+            {"Effect": "Deny", "Action": list(_NETWORK_ACTIONS), "Resource": "*", "Condition": own_code},
+        ]
+    return _document(*statements)
 
 
-def trainer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None) -> Policy:
+def repository_policy(names: Names) -> Policy:
+    """Build the repository policy, which lets Lambda pull the image for this function."""
+    pull = {
+        "Sid": "LambdaPulls",
+        "Effect": "Allow",
+        "Principal": _LAMBDA,
+        "Action": ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+        "Condition": {"StringLike": {"aws:sourceArn": names.function_arn}},
+    }
+    return _document(pull)
+
+
+def trainer_policy(names: Names, artefacts: Location | None = None) -> Policy:
     """Build the trainer's policy: invoke the function, inspect the deployment, and read its log.
 
     Args:
         names: Names of the deployment's resources.
-        vpc: Whether the function runs in a VPC.
         artefacts: Upload location of the stages, or None.
     """
     statements = [
-        _allow(
-            ("lambda:GetFunction", "lambda:GetFunctionConcurrency", "lambda:InvokeFunction", "lambda:ListTags"),
-            names.function_arn,
-        ),
-        _allow(
-            ("iam:GetRole", "iam:GetRolePolicy", "iam:ListAttachedRolePolicies", "iam:ListRolePolicies"), names.role_arn
-        ),
-        _allow(
-            ("ecr:DescribeImages", "ecr:DescribeRepositories", "ecr:GetRepositoryPolicy", "ecr:ListTagsForResource"),
-            names.repository_arn,
-        ),
-        _allow(("logs:FilterLogEvents", "logs:ListTagsForResource"), _log_group(names)),
-        # These actions support no resource limits.
-        _allow(("lambda:GetAccountSettings", "logs:DescribeLogGroups"), "*"),
+        _allow(("lambda:GetFunction", "lambda:GetFunctionConcurrency", "lambda:InvokeFunction"), names.function_arn),
+        _allow(("cloudformation:DescribeStacks",), names.stack_arns),
+        _allow(("ecr:DescribeImages",), names.repository_arn),
+        _allow(("logs:FilterLogEvents",), _log_group(names)),
+        _allow(("lambda:GetAccountSettings",), "*"),  # supports no resource limits
     ]
-    if vpc:
-        statements.append(_allow(("ec2:DescribeNetworkInterfaces",), "*"))
     if artefacts is not None:
         # GetObject too: sandboxes download stages through presigned URLs, which carry the trainer's rights.
         statements += _artefacts(names, artefacts, ("s3:PutObject", "s3:GetObject"))
     return _document(*statements)
 
 
-def deployer_policy(
-    names: Names, *, subnets: Sequence[str] = (), security_groups: Sequence[str] = (), artefacts: Location | None = None
-) -> Policy:
+def deployer_policy(names: Names, deployment: Deployment) -> Policy:
     """Build the deployer's policy: create, inspect, and delete the deployment.
 
     Args:
         names: Names of the deployment's resources.
-        subnets: Subnets to which the function may be attached; empty without a VPC.
-        security_groups: Security groups that the function may have in those subnets.
-        artefacts: Location of the stages deleted with the deployment, or None.
+        deployment: Settings: the subnets and security groups that the function may have, and the stages' location.
     """
-    bounded = {"StringEquals": {"iam:PermissionsBoundary": names.boundary_arn}}
-    attached: Policy = {"Null": {"lambda:VpcIds": "true"}}
-    if subnets:
+    return _document(
+        *_deployer_stacks(names),
+        *_deployer_function(names, deployment),
+        *_deployer_role(names),
+        *_deployer_image(names),
+        *_deployer_log(names),
+        *([] if deployment.location is None else _artefacts(names, deployment.location, ("s3:DeleteObject",))),
+        # Allow only the deployment's tag, since other policies may grant rights by tag. Only AWS sets tags with "aws:".
+        _allow(
+            [f"{service}:TagResource" for service in ("cloudformation", "ecr", "lambda", "logs")] + ["iam:TagRole"],
+            [*names.stack_arns, names.function_arn, names.role_arn, names.repository_arn, *_log_group(names)],
+            StringEquals={f"aws:RequestTag/{TAG}": names.name},
+            **{"ForAllValues:StringLike": {"aws:TagKeys": [TAG, "aws:cloudformation:*"]}},
+        ),
+    )
+
+
+def _deployer_stacks(names: Names) -> list[Policy]:
+    reads = _of("cloudformation", "DescribeChangeSet", "DescribeStackEvents", "DescribeStacks", "ListStackResources")
+    changes = _of(
+        "cloudformation", "CreateChangeSet", "CreateStack", "DeleteChangeSet", "DeleteStack", "ExecuteChangeSet"
+    )
+    return [_allow(reads + changes, names.stack_arns)]
+
+
+def _deployer_function(names: Names, deployment: Deployment) -> list[Policy]:
+    network: Policy = {"Null": {"lambda:VpcIds": "true"}}
+    if deployment.subnets:
         # Limit the subnets, because the function can reach every host in them. An empty list detaches it from the VPC.
-        ids = {"lambda:SubnetIds": list(subnets), "lambda:SecurityGroupIds": list(security_groups)}
-        attached = {"ForAllValues:StringEquals": ids}
+        ids = {"SubnetIds": deployment.subnets, "SecurityGroupIds": deployment.security_groups}
+        network = {"ForAllValues:StringEquals": {f"lambda:{key}": list(value) for key, value in ids.items()}}
+    reads = (
+        *("GetFunction", "GetFunctionCodeSigningConfig", "GetFunctionConcurrency", "GetFunctionRecursionConfig"),
+        *("GetRuntimeManagementConfig", "ListTags"),
+    )
+    changes = ("DeleteFunction", "DeleteFunctionConcurrency", "PutFunctionConcurrency", "UpdateFunctionCode")
     statements = [
-        _allow(_of("lambda", "CreateFunction", "UpdateFunctionConfiguration"), names.function_arn)
-        | {"Condition": attached},
-        _allow(
-            _of(
-                "lambda",
-                "DeleteFunction",
-                "DeleteFunctionConcurrency",
-                "GetFunction",
-                "GetFunctionConcurrency",
-                "InvokeFunction",
-                "ListTags",
-                "PutFunctionConcurrency",
-                "UpdateFunctionCode",
-            ),
-            names.function_arn,
-        ),
+        _allow(_of("lambda", "CreateFunction", "UpdateFunctionConfiguration"), names.function_arn, **network),
+        _allow(_of("lambda", *changes, *reads, "InvokeFunction"), names.function_arn),
+    ]
+    if deployment.subnets:
+        described = ("NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
+        statements.append(_allow([f"ec2:Describe{kind}" for kind in described], "*"))
+    return statements
+
+
+def _deployer_role(names: Names) -> list[Policy]:
+    reads = ("GetRole", "GetRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies")
+    versions = ("CreatePolicyVersion", "DeletePolicyVersion", "SetDefaultPolicyVersion")
+    return [
         # Policies may be added only to a role with the boundary.
-        _allow(_of("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"), names.role_arn)
-        | {"Condition": bounded},
         _allow(
-            _of(
-                "iam",
-                "DeleteRole",
-                "DeleteRolePolicy",
-                "DetachRolePolicy",
-                "GetRole",
-                "GetRolePolicy",
-                "ListAttachedRolePolicies",
-                "ListRolePolicies",
-            ),
+            _of("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"),
             names.role_arn,
+            StringEquals={"iam:PermissionsBoundary": names.boundary_arn},
         ),
+        _allow(_of("iam", "DeleteRole", "DeleteRolePolicy", "DetachRolePolicy", *reads), names.role_arn),
+        _allow(_of("iam", "PassRole"), names.role_arn, StringEquals={"iam:PassedToService": _LAMBDA["Service"]}),
         _allow(_of("iam", "GetPolicy", "GetPolicyVersion"), names.boundary_arn),
-        _allow(_of("iam", "PassRole"), names.role_arn)
-        | {"Condition": {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}},
-        _allow(
-            _of(
-                "ecr",
-                "BatchCheckLayerAvailability",
-                "BatchDeleteImage",
-                "BatchGetImage",
-                "CompleteLayerUpload",
-                "CreateRepository",
-                "DeleteRepository",
-                "DescribeImageScanFindings",
-                "DescribeImages",
-                "DescribeRepositories",
-                "GetDownloadUrlForLayer",
-                "GetRepositoryPolicy",
-                "InitiateLayerUpload",
-                "ListTagsForResource",
-                "PutImage",
-                "PutImageScanningConfiguration",
-                "PutImageTagMutability",
-                "SetRepositoryPolicy",
-                "StartImageScan",
-                "UploadLayerPart",
-            ),
-            names.repository_arn,
-        ),
-        _allow(_of("ecr", "GetAuthorizationToken"), "*"),
-        _allow(
-            _of(
-                "logs",
-                "CreateLogGroup",
-                "DeleteLogGroup",
-                "FilterLogEvents",
-                "ListTagsForResource",
-                "PutRetentionPolicy",
-            ),
-            _log_group(names),
-        ),
-        _allow(_of("logs", "DescribeLogGroups"), "*"),
-        # Allow only the deployment's tag, since other policies may grant rights by tag.
-        _allow(
-            ["ecr:TagResource", "iam:TagRole", "lambda:TagResource", "logs:TagResource"],
-            [names.function_arn, names.role_arn, names.repository_arn, *_log_group(names)],
-        )
-        | {
-            "Condition": {
-                "StringEquals": {f"aws:RequestTag/{TAG}": names.name},
-                "ForAllValues:StringEquals": {"aws:TagKeys": [TAG]},
-            }
-        },
         # These denials override all other policies of the deployer. They protect the boundary and the role.
-        _deny(_of("iam", *_BOUNDARY_CHANGES), names.boundary_arn),
+        _deny(_of("iam", "CreatePolicy", "DeletePolicy", *versions), names.boundary_arn),
         _deny(["iam:DeleteRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy", "sts:AssumeRole"], names.role_arn),
     ]
-    if subnets:
-        statements.append(
-            _allow(
-                _of("ec2", "DescribeNetworkInterfaces", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs"),
-                "*",
-            )
-        )
-    if artefacts is not None:
-        statements += _artefacts(names, artefacts, ("s3:DeleteObject",))
-    return _document(*statements)
 
 
-def _logging(names: Names) -> Policy:
-    return _allow(("logs:CreateLogStream", "logs:PutLogEvents"), f"{names.log_group_arn}:*")
+def _deployer_image(names: Names) -> list[Policy]:
+    reads = (
+        *("DescribeImageScanFindings", "DescribeImages", "DescribeRepositories", "GetLifecyclePolicy"),
+        *("GetRepositoryPolicy", "ListTagsForResource", "StartImageScan"),
+    )
+    changes = (
+        *("CreateRepository", "DeleteRepository", "PutImageScanningConfiguration", "PutImageTagMutability"),
+        *("PutLifecyclePolicy", "SetRepositoryPolicy"),
+    )
+    pushes = (
+        *("BatchCheckLayerAvailability", "BatchGetImage", "CompleteLayerUpload", "GetDownloadUrlForLayer"),
+        *("InitiateLayerUpload", "PutImage", "UploadLayerPart"),
+    )
+    return [
+        _allow(_of("ecr", *reads, *changes, *pushes), names.repository_arn),
+        _allow(_of("ecr", "GetAuthorizationToken"), "*"),
+    ]
 
 
-def _network(names: Names) -> tuple[Policy, Policy]:
-    """Let Lambda attach the function to the VPC with the function's role, but deny these actions to the function's code."""
-    own_code = {"ArnEquals": {"lambda:SourceFunctionArn": [names.function_arn]}}
-    return _allow(_NETWORK_ACTIONS, "*"), _deny(_NETWORK_ACTIONS, "*") | {"Condition": own_code}
+def _deployer_log(names: Names) -> list[Policy]:
+    reads = ("DescribeIndexPolicies", "FilterLogEvents", "GetDataProtectionPolicy", "ListTagsForResource")
+    changes = ("CreateLogGroup", "DeleteLogGroup", "PutRetentionPolicy")
+    return [
+        _allow(_of("logs", *reads, *changes), _log_group(names)),
+        _allow(_of("logs", "DescribeLogGroups"), "*"),
+    ]
 
 
 def _artefacts(names: Names, location: Location, actions: Sequence[str]) -> list[Policy]:
     """Allow listing the objects under a prefix, and some actions on them."""
     bucket, objects = names.bucket_arn(location.bucket), location.key("*")
-    listing = _allow(("s3:ListBucket",), bucket)
-    if location.prefix:
-        listing["Condition"] = {"StringLike": {"s3:prefix": objects}}
-    return [_allow(actions, f"{bucket}/{objects}"), listing]
+    below: Policy = {"StringLike": {"s3:prefix": objects}} if location.prefix else {}
+    return [_allow(actions, f"{bucket}/{objects}"), _allow(("s3:ListBucket",), bucket, **below)]
 
 
 def _log_group(names: Names) -> list[str]:
@@ -272,8 +207,9 @@ def _of(service: str, *actions: str) -> list[str]:
     return [f"{service}:{action}" for action in actions]
 
 
-def _allow(actions: Sequence[str], resource: str | list[str]) -> Policy:
-    return {"Effect": "Allow", "Action": list(actions), "Resource": resource}
+def _allow(actions: Sequence[str], resource: str | list[str], **condition: Policy) -> Policy:
+    statement: Policy = {"Effect": "Allow", "Action": list(actions), "Resource": resource}
+    return statement | {"Condition": condition} if condition else statement
 
 
 def _deny(actions: Sequence[str], resource: str) -> Policy:

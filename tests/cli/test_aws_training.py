@@ -86,12 +86,14 @@ def left(name: str) -> list[str]:
     """All that AWS has by a name."""
     import boto3
 
-    functions, iam, logs, ecr = (boto3.client(service) for service in ("lambda", "iam", "logs", "ecr"))
+    services = ("lambda", "iam", "logs", "ecr", "cloudformation")
+    functions, iam, logs, ecr, stacks = (boto3.client(service) for service in services)
     found = [entry["FunctionName"] for entry in functions.list_functions()["Functions"]]
     found += [entry["RoleName"] for entry in iam.list_roles()["Roles"]]
     found += [entry["logGroupName"] for entry in logs.describe_log_groups()["logGroups"]]
     found += [entry["repositoryName"] for entry in ecr.describe_repositories()["repositories"]]
-    for one in (functions, iam, logs, ecr):
+    found += [entry["StackName"] for entry in stacks.describe_stacks()["Stacks"]]
+    for one in (functions, iam, logs, ecr, stacks):
         one.close()
     return [entry for entry in found if name in entry]
 
@@ -110,7 +112,7 @@ def test_deploy_train_teardown(dorylax, aws: Cloud, tmp_path: Path) -> None:
     code, out, err = dorylax("aws", "deploy", "--name", name)
     assert code == 0, err
     assert out.splitlines()[-1].endswith(f":function:{name}")
-    assert len(left(name)) == 4
+    assert len(left(name)) == 6  # four resources in two stacks
     aws.make_bucket()
     on_aws = {
         "backend": "aws",

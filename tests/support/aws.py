@@ -22,6 +22,7 @@ from moto.awslambda.models import LambdaBackend
 from moto.awslambda.responses import LambdaResponse
 from moto.server import ThreadedMotoServer
 
+from support.mocked_aws import mend_moto
 from support.rie import Emulated, Reply
 
 REGION = "eu-central-1"
@@ -144,6 +145,7 @@ def cloud() -> Iterator[Cloud]:
             patch.setenv(name, value)
         patch.setattr(JSONFileLoader, "load_file", lambda _, path: _description(path))
         patch.setattr(LambdaBackend, "invoke", invoke)
+        mend_moto(patch)
         # moto has no account settings.
         patch.setattr(LambdaResponse, "get_account_settings", get_account_settings, raising=False)
         patch.setitem(urls.url_paths, r"{0}/(?P<api_version>[^/]+)/account-settings/?$", LambdaResponse.dispatch)

@@ -84,11 +84,17 @@ ON_FUNCTIONS = (
     *("PutFunctionEventInvokeConfig", "PutResourcePolicy", "UpdateEventSourceMapping"),
     *("UpdateFunctionEventInvokeConfig", "UpdateFunctionUrlConfig", "RemovePermission"),
 )
-ON_REPOSITORIES = (
-    "PutRegistryPolicy",
-    "PutReplicationConfiguration",
-    "PutLifecyclePolicy",
-    "CreatePullThroughCacheRule",
+ON_REPOSITORIES = ("PutRegistryPolicy", "PutReplicationConfiguration", "CreatePullThroughCacheRule")
+ON_STACKS = (
+    *(
+        "CreateChangeSet",
+        "CreateStack",
+        "CreateStackRefactor",
+        "DeleteStack",
+        "ExecuteChangeSet",
+        "ImportStacksToStackSet",
+    ),
+    *("SetStackPolicy", "SetTypeConfiguration", "UpdateStack", "UpdateTerminationProtection"),
 )
 ON_LOGS = ("AssociateKmsKey", "PutDestinationPolicy", "PutResourcePolicy", "PutSubscriptionFilter")
 ON_BUCKETS = (
@@ -185,13 +191,17 @@ def _with_data(names: Names, bucket: str) -> Iterator[Way]:
     for action in ON_REPOSITORIES:
         for target in (names.repository_arn, "*"):
             yield Way(f"{action} on {target}", Request(f"ecr:{action}", target))
-    for action in ("SetRepositoryPolicy", "PutImage", "BatchDeleteImage", "DeleteRepository"):
+    for action in ("SetRepositoryPolicy", "PutImage", "PutLifecyclePolicy", "BatchDeleteImage", "DeleteRepository"):
         yield Way(f"{action} on another repository", Request(f"ecr:{action}", other))
     for action in ON_LOGS:
         for target in (f"{names.log_group_arn}:*", log, "*"):
             yield Way(f"{action} on {target}", Request(f"logs:{action}", target))
     for action in ("FilterLogEvents", "DeleteLogGroup"):
         yield Way(f"{action} of another log group", Request(f"logs:{action}", log))
+    stacks = [arn.replace(names.name, f"{names.name}-other") for arn in names.stack_arns]
+    for action in ON_STACKS:
+        for target in (*stacks, "*"):
+            yield Way(f"{action} of {target}", Request(f"cloudformation:{action}", target))
     arn = names.bucket_arn(bucket)
     for action in ON_BUCKETS:
         yield Way(action, Request(f"s3:{action}", arn))

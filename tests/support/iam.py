@@ -69,6 +69,7 @@ _OPERATORS: dict[str, Callable[[Values, Sequence[str]], bool]] = {
     "StringLike": _likes,
     "ArnEquals": _likes,
     "ForAllValues:StringEquals": lambda given, wanted: all(one in wanted for one in given),
+    "ForAllValues:StringLike": lambda given, wanted: all(_likes((one,), wanted) for one in given),
     "Null": lambda given, wanted: (not given) == (list(wanted) == ["true"]),
 }
 
@@ -89,7 +90,13 @@ _ACTIONS = {
     "s3:HeadObject": "s3:GetObject",
     "s3:DeleteObjects": "s3:DeleteObject",
 }
-_TAGS = {"lambda": "TagResource", "iam": "TagRole", "ecr": "TagResource", "logs": "TagResource"}
+_TAGS = {
+    "cloudformation": "TagResource",
+    "lambda": "TagResource",
+    "iam": "TagRole",
+    "ecr": "TagResource",
+    "logs": "TagResource",
+}
 _BOUNDED = {
     "PutRolePolicy",
     "DeleteRolePolicy",
@@ -147,6 +154,9 @@ def _resources(names: Names, service: str, operation: str, parameters: Mapping[s
     partition, _, _ = names.role_arn.partition(":iam:")
     if service == "lambda" and "FunctionName" in parameters:
         return [re.sub("function:.*", f"function:{parameters['FunctionName']}", names.function_arn)]
+    if service == "cloudformation" and "StackName" in parameters:
+        stack = parameters["StackName"].rpartition(":stack/")[2].partition("/")[0]
+        return [f"{partition}:cloudformation:{names.region}:{names.account}:stack/{stack}/0-1-2"]
     if service == "iam" and "RoleName" in parameters:
         return [f"{partition}:iam::{names.account}:role/{parameters['RoleName']}"]
     if service == "iam" and "PolicyArn" in parameters:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.serverless.deploy.image import context
-from dorylax.serverless.deploy.image.contents import requirements
-from dorylax.serverless.deploy.image.lock import PACKAGED, lock_text, read_lock
+from dorylax.serverless.deploy.image.contents import PACKAGED, lock_text, read_lock, requirements
 
 
 @contextlib.contextmanager

@@ -94,6 +94,7 @@ class MockedAws:
                 entry["NetworkInterfaceId"]
                 for entry in client("ec2").describe_network_interfaces()["NetworkInterfaces"]
             ],
+            "stacks": [entry["StackName"] for entry in client("cloudformation").describe_stacks()["Stacks"]],
             "buckets": [entry["Name"] for entry in client("s3").list_buckets()["Buckets"]],
         }
 
@@ -120,6 +121,41 @@ def put_image(ecr: Any, address: str) -> None:
         imageTag=tag,
         imageDigest=digest,
     )
+
+
+def mend_moto(patch: pytest.MonkeyPatch) -> None:
+    """Let moto execute the parts of templates that it skips."""
+    from moto.awslambda.models import LambdaFunction
+    from moto.ecr.models import Repository, ecr_backends
+    from moto.logs.models import LogGroup
+
+    create_function, update_function = (
+        getattr(LambdaFunction, f"{verb}_from_cloudformation_json") for verb in ("create", "update")
+    )
+
+    def created(*given: Any, **more: Any) -> Any:
+        function = create_function(*given, **more)
+        properties = given[1]["Properties"]
+        function.package_type, function.architectures = properties["PackageType"], properties["Architectures"]
+        return function
+
+    def updated(**given: Any) -> Any:
+        function, properties = update_function(**given), given["cloudformation_json"]["Properties"]
+        function.architectures = properties["Architectures"]
+        function.reserved_concurrency = properties.get("ReservedConcurrentExecutions")
+        return function
+
+    def kept_for(*, original_resource: Any, cloudformation_json: Any, **_: Any) -> Any:
+        original_resource.retention_in_days = cloudformation_json["Properties"]["RetentionInDays"]
+        return original_resource
+
+    def emptied(repository: Any, account: str, region: str) -> None:
+        ecr_backends[account][region].delete_repository(repository.name, force=True)
+
+    patch.setattr(LambdaFunction, "create_from_cloudformation_json", staticmethod(created))
+    patch.setattr(LambdaFunction, "update_from_cloudformation_json", staticmethod(updated))
+    patch.setattr(LogGroup, "update_from_cloudformation_json", staticmethod(kept_for))
+    patch.setattr(Repository, "delete", emptied)
 
 
 @contextlib.contextmanager
@@ -166,6 +202,7 @@ def mocked_aws() -> Iterator[MockedAws]:
             patch.setenv(name, value)
         patch.setattr("botocore.httpsession.URLLib3Session.send", refuse)
         patch.setattr(BaseClient, "_make_api_call", recorded)
+        mend_moto(patch)
         with mock_aws(config={"lambda": {"use_docker": False}}):
             yield found
 

@@ -1,4 +1,4 @@
-"""Resolution of the base image to a digest. A tag may move to another image, but a digest never does."""
+"""Addresses of base images, and their resolution to a digest. A tag may move to another image, but a digest never does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, final
+from collections.abc import Callable, Mapping
 
 from dorylax.errors import InputError
 
@@ -26,32 +25,11 @@ _KINDS = (
 _SECONDS = 30.0
 _MAX_BYTES = 4 * 2**20  # limit of a manifest in the registry specification
 
+Answer = tuple[int, Mapping[str, str], bytes]
+"""HTTP response of a registry, whatever its status: the status, the headers, and the content."""
 
-@final
-class Answer(NamedTuple):
-    """HTTP response of a registry.
-
-    Attributes:
-        status: HTTP status.
-        headers: Headers, keyed by lower-case name.
-        body: Content of the response.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class Fetch(Protocol):
-    """Function that fetches a URL."""
-
-    def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Fetch a URL, and return the response for any HTTP status.
-
-        Raises:
-            OSError: If there is no response.
-        """
-        ...
+Fetch = Callable[[str, Mapping[str, str]], Answer]
+"""Function that fetches a URL with some headers. Raises OSError if there is no response."""
 
 
 def is_pinned(address: str) -> bool:
@@ -76,38 +54,37 @@ def pinned(base: str, fetch: Fetch | None = None) -> str:
     """
     if is_pinned(base):
         return base
-    found = _BY_TAG.fullmatch(base)
+    found, fetch = _BY_TAG.fullmatch(base), fetch or _fetch
     assert found is not None
-    fetch = fetch or _fetch
     url = f"https://{found['host']}/v2/{found['name']}/manifests/{found['tag'] or 'latest'}"
-    headers = {"Accept": ", ".join(_KINDS)}
+    accept = {"Accept": ", ".join(_KINDS)}
     try:
-        answer = fetch(url, headers)
-        if answer.status == 401:
-            answer = fetch(url, headers | {"Authorization": f"Bearer {_token(answer, fetch)}"})
+        status, headers, body = fetch(url, accept)
+        if status == 401:
+            token = _token(headers.get("www-authenticate", ""), fetch)
+            status, headers, body = fetch(url, accept | {"Authorization": f"Bearer {token}"})
+        if status != 200:
+            raise ValueError(f"its registry answers {status}")
+        # Compute the digest from the content, instead of trusting the registry's header.
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        if headers.get("docker-content-digest", digest) != digest:
+            raise ValueError("its registry's answer is not what it calls it")
     except (OSError, ValueError, KeyError) as error:
-        raise _unknown(base, " ".join(str(error).split())) from None
-    if answer.status != 200:
-        raise _unknown(base, f"its registry answers {answer.status}")
-    # Compute the digest from the content, instead of trusting the registry's header.
-    digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
-    if answer.headers.get("docker-content-digest", digest) != digest:
-        raise _unknown(base, "its registry's answer is not what it calls it")
+        problem = " ".join(str(error).split())
+        raise InputError(
+            f"the digest of the base image {base} is not known ({problem}): give --base NAME@sha256:…"
+        ) from None
     return f"{found['host']}/{found['name']}@{digest}"
 
 
-def _token(refusal: Answer, fetch: Fetch) -> str:
+def _token(challenge: str, fetch: Fetch) -> str:
     """Request an anonymous token from the registry's token server."""
-    challenge = dict(_CHALLENGE.findall(refusal.headers.get("www-authenticate", "")))
-    query = urllib.parse.urlencode({key: challenge[key] for key in ("service", "scope") if key in challenge})
-    if not challenge["realm"].startswith("https://"):
-        raise ValueError(f"its registry sends to {challenge['realm']!r}")
-    content = json.loads(fetch(f"{challenge['realm']}?{query}", {}).body)
+    parameters = dict(_CHALLENGE.findall(challenge))
+    query = urllib.parse.urlencode({key: parameters[key] for key in ("service", "scope") if key in parameters})
+    if not parameters["realm"].startswith("https://"):
+        raise ValueError(f"its registry sends to {parameters['realm']!r}")
+    content = json.loads(fetch(f"{parameters['realm']}?{query}", {})[2])
     return str(content.get("token") or content["access_token"])
-
-
-def _unknown(base: str, problem: str) -> InputError:
-    return InputError(f"the digest of the base image {base} is not known ({problem}): give --base NAME@sha256:…")
 
 
 def _fetch(url: str, headers: Mapping[str, str]) -> Answer:
@@ -118,4 +95,4 @@ def _fetch(url: str, headers: Mapping[str, str]) -> Answer:
         status, given, body = error.code, error.headers, b""
     if len(body) > _MAX_BYTES:
         raise ValueError(f"its registry sends more than {_MAX_BYTES} bytes")
-    return Answer(status, {name.lower(): value for name, value in given.items()}, body)
+    return status, given, body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import shutil
@@ -10,36 +9,16 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, final
 
 from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.context import Context
-from dorylax.serverless.deploy.image.dockerfile import PLATFORMS
 
 ENGINES = ("docker", "podman", "buildah")
-_MACHINES = {"x86_64": "linux/amd64", "AMD64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
+_PLATFORMS = {"x86_64": "linux/amd64", "AMD64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
 _LAST_LINES = 5
 
-
-class RunCommand(Protocol):
-    """Function that runs a command with bytes as standard input and additional environment variables."""
-
-    def __call__(self, command: Sequence[str], content: bytes | None, environment: Mapping[str, str]) -> None:
-        """Run a command.
-
-        Raises:
-            RunError: If the command fails.
-        """
-        ...
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Login:
-    """Credentials of a registry. The password is only written to an engine's standard input."""
-
-    user: str
-    password: str = dataclasses.field(repr=False)
+RunCommand = Callable[[Sequence[str], bytes | None, Mapping[str, str]], None]
+"""Function that runs a command with a standard input and additional environment variables. Raises RunError if it fails."""
 
 
 def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
@@ -57,14 +36,16 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
     )
 
 
-def build_and_push(engine: str, context: Context, address: str, login: Login, run: RunCommand | None = None) -> str:
+def build_and_push(
+    engine: str, context: Context, address: str, login: tuple[str, str], run: RunCommand | None = None
+) -> str:
     """Build an image and push it.
 
     Args:
         engine: Container engine, one of `ENGINES`.
         context: Build context.
         address: Address of the image: registry, repository and tag.
-        login: Credentials of the registry.
+        login: User and password of the registry. The password is only written to the engine's standard input.
         run: Function that runs commands (default: `run_command`).
 
     Returns:
@@ -75,27 +56,26 @@ def build_and_push(engine: str, context: Context, address: str, login: Login, ru
         InputError: If the digest of the base image cannot be found.
     """
     run, context = run or run_command, context.pinned()
-    registry = address.partition("/")[0]
-    build_platform = _MACHINES.get(platform.machine(), "linux/amd64")
+    registry, (user, password) = address.partition("/")[0], login
+    build_platform = _PLATFORMS.get(platform.machine(), "linux/amd64")
     with tempfile.TemporaryDirectory(prefix="dorylax-image-") as folder:
         context.write(Path(folder) / "context")
+        docker = engine == "docker"
         # podman and buildah store the login in this file, which is deleted with the folder. docker needs a logout.
-        secret = str(Path(folder) / "auth.json")
-        form = [] if engine == "docker" else ["--format", "docker"]
-        options = ["--platform", PLATFORMS[context.architecture], "--build-arg", f"BUILD_PLATFORM={build_platform}"]
+        auth = [] if docker else ["--authfile", str(Path(folder) / "auth.json")]
+        options = ["--platform", _PLATFORMS[context.architecture], "--build-arg", f"BUILD_PLATFORM={build_platform}"]
+        build = [engine, "build", *([] if docker else ["--format", "docker"]), *options, "-t", address]
         # Attestations turn an image into an index, which Lambda rejects.
-        environment = {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
-        run([engine, "build", *form, *options, "-t", address, str(Path(folder) / "context")], None, environment)
-        auth = [] if engine == "docker" else ["--authfile", secret]
+        run([*build, str(Path(folder) / "context")], None, {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"})
         try:
             run(
-                [engine, "login", *auth, "--username", login.user, "--password-stdin", registry],
-                login.password.encode(),
+                [engine, "login", *auth, "--username", user, "--password-stdin", registry],
+                password.encode(),
                 {},
             )
-            run([engine, "push", *auth, *([] if engine == "docker" else ["--format", "v2s2"]), address], None, {})
+            run([engine, "push", *auth, *([] if docker else ["--format", "v2s2"]), address], None, {})
         finally:
-            if engine == "docker":
+            if docker:
                 run([engine, "logout", registry], None, {})
     return context.base
 
@@ -108,7 +88,7 @@ def run_command(command: Sequence[str], content: bytes | None, environment: Mapp
     """
     done = subprocess.run(
         list(command),
-        input=b"" if content is None else content,
+        input=content or b"",
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

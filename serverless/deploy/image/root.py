@@ -5,6 +5,7 @@ Distributions are copied from this installation, so the root only runs on this m
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import json
 import os
@@ -16,8 +17,7 @@ from typing import NamedTuple, final
 
 from dorylax.errors import RunError
 from dorylax.serverless.deploy.image.contents import ENTRY, left_out
-from dorylax.serverless.deploy.image.context import Context, make_empty
-from dorylax.serverless.deploy.image.dockerfile import COMPILE, FOLDER
+from dorylax.serverless.deploy.image.context import COMPILE, FOLDER, Context, make_empty
 
 _SECONDS = 300.0
 
@@ -80,9 +80,7 @@ def build(context: Context, root: Path) -> Path:
     """
     make_empty(root)
     target = root / FOLDER
-    for place, content in context.files.items():
-        if place.startswith("dorylax/"):
-            _write(target / place, content)
+    context.write(target, under="dorylax/")
     for name in context.distributions:
         _copy(name, target)
     subprocess.run([sys.executable, "-I", *COMPILE, str(target)], check=True, stdout=subprocess.DEVNULL)
@@ -91,14 +89,11 @@ def build(context: Context, root: Path) -> Path:
 
 def size(target: Path) -> RootSize:
     """Measure the size of a root."""
-    parts: dict[str, int] = {}
-    count = 0
-    for path in sorted(target.rglob("*")):
-        if path.is_file():
-            count += 1
-            part = path.relative_to(target).parts[0]
-            parts[part] = parts.get(part, 0) + path.stat().st_size
-    return RootSize(count, sum(parts.values()), dict(sorted(parts.items(), key=lambda entry: -entry[1])))
+    files = [path for path in target.rglob("*") if path.is_file()]
+    parts: collections.Counter[str] = collections.Counter()
+    for path in files:
+        parts[path.relative_to(target).parts[0]] += path.stat().st_size
+    return RootSize(len(files), parts.total(), dict(parts.most_common()))
 
 
 def start(target: Path, invocation: bytes) -> StartMeasurement:
@@ -143,8 +138,3 @@ def _copy(name: str, target: Path) -> None:
             path = target / file
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(file.locate()), path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)

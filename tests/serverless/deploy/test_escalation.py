@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.escalations import ADMINISTRATOR, ways
 from support.iam import Request, allowed
 from support.mocked_aws import REGION, MockedAws
 
 from dorylax.serverless.deploy import policies
-from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients
+from dorylax.serverless.deploy.deployment import deploy
+from dorylax.serverless.deploy.function import delete_artefacts, log_events
+from dorylax.serverless.deploy.image.context import Context
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.plan import Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
-from dorylax.serverless.deploy.state import read
+from dorylax.serverless.deploy.stacks import Stack
 from dorylax.store.base import Location
 
 NAMES = Names("gnn", "123456789012", REGION)
-EVERYTHING = json.dumps(ADMINISTRATOR)
-ANYBODY = json.dumps(
-    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}
-)
 STAGES = Location.of("s3://mine/stages")
 NETWORK = {"subnets": ("subnet-0a", "subnet-0b"), "security_groups": ("sg-0c",)}
 OWN_CODE = {"lambda:SourceFunctionArn": (NAMES.function_arn,)}
+TAGGED = {"aws:RequestTag/dorylax": ("gnn",), "aws:TagKeys": ("dorylax", "aws:cloudformation:stack-name")}
+BOUNDED = {"iam:PermissionsBoundary": (NAMES.boundary_arn,)}
+BY_LAMBDA = {"iam:PassedToService": ("lambda.amazonaws.com",)}
 
-# What deployments do by other means than boto3, or only where something is missing; each with why it is allowed.
+# What CloudFormation does with the deployer's rights, of the permissions in its schemas of these resources: for the
+# template's properties, on creation, update and deletion. Then, with a VPC, what Lambda does with them.
+BY_CLOUDFORMATION = {
+    NAMES.repository_arn: (
+        *("ecr:CreateRepository", "ecr:DeleteRepository", "ecr:DescribeRepositories", "ecr:GetLifecyclePolicy"),
+        *("ecr:GetRepositoryPolicy", "ecr:ListTagsForResource", "ecr:PutImageScanningConfiguration"),
+        *("ecr:PutImageTagMutability", "ecr:PutLifecyclePolicy", "ecr:SetRepositoryPolicy", "ecr:TagResource"),
+    ),
+    NAMES.role_arn: (
+        *("iam:CreateRole", "iam:DeleteRole", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:GetRole"),
+        *("iam:GetRolePolicy", "iam:ListAttachedRolePolicies", "iam:ListRolePolicies", "iam:PassRole"),
+        *("iam:PutRolePermissionsBoundary", "iam:PutRolePolicy", "iam:TagRole"),
+    ),
+    f"{NAMES.log_group_arn}:*": (
+        *("logs:CreateLogGroup", "logs:DeleteLogGroup", "logs:DescribeIndexPolicies", "logs:GetDataProtectionPolicy"),
+        *("logs:ListTagsForResource", "logs:PutRetentionPolicy", "logs:TagResource"),
+    ),
+    NAMES.function_arn: (
+        *("lambda:CreateFunction", "lambda:DeleteFunction", "lambda:DeleteFunctionConcurrency", "lambda:GetFunction"),
+        *("lambda:GetFunctionCodeSigningConfig", "lambda:GetFunctionRecursionConfig", "lambda:TagResource"),
+        *("lambda:GetRuntimeManagementConfig", "lambda:ListTags", "lambda:PutFunctionConcurrency"),
+        *("lambda:UpdateFunctionCode", "lambda:UpdateFunctionConfiguration"),
+    ),
+    "*": ("logs:DescribeLogGroups",),
+}
+IN_A_VPC = ("ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs")
+
+# What else is done by other means than boto3; each with who does it.
 BY_OTHERS = {
     "ecr:BatchCheckLayerAvailability",  # by container engines that push, as are the next four
     "ecr:BatchGetImage",
@@ -37,60 +62,53 @@ BY_OTHERS = {
     "ecr:GetDownloadUrlForLayer",  # by Lambda, for who makes the function
     "ecr:DescribeImageScanFindings",  # by who reads them, with the AWS CLI, as is the next
     "ecr:StartImageScan",
-    "lambda:GetFunctionConcurrency",  # or GetFunction leaves the concurrency out, and tags without the next
-    "lambda:ListTags",
-    "logs:FilterLogEvents",  # by `logs`
-    "ec2:DescribeSecurityGroups",  # by Lambda, for who attaches the function, as are the next two
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs",
+    "lambda:GetFunctionConcurrency",  # or GetFunction leaves the concurrency out
+    "cloudformation:DescribeStackEvents",  # after a failure
+    "cloudformation:TagResource",
 }
 
 
+def by_cloudformation(network: dict) -> list[Request]:
+    """What CloudFormation asks of AWS for whoever deploys."""
+    attached = (
+        {"lambda:SubnetIds": network["subnets"], "lambda:SecurityGroupIds": network["security_groups"]}
+        if network
+        else {}
+    )
+    context = TAGGED | BOUNDED | BY_LAMBDA | attached
+    found = [Request(action, target, context) for target, actions in BY_CLOUDFORMATION.items() for action in actions]
+    return found + [Request(action, "*") for action in (IN_A_VPC if network else ())]
+
+
 def live(clients: Clients, aws: MockedAws, network: dict[str, tuple[str, ...]]) -> None:
-    """Makes a deployment, changes it, has others change it (off the record), mends it, and takes it away."""
+    """Makes a deployment, changes it, and takes it away."""
     with aws.unrecorded():
         aws.make_boundary(NAMES.name, vpc=bool(network))
         clients("s3").create_bucket(Bucket=STAGES.bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
         clients("s3").put_object(Bucket=STAGES.bucket, Key=STAGES.key(f"{0:064x}"), Body=b"")
-
-    def deploy(tag: str, **settings: object) -> None:
-        wanted = Wanted(Deployment(name=NAMES.name, region=REGION, **settings), NAMES, NAMES.image(tag), tag)
-
-        def push(address: str) -> None:
-            clients("ecr").get_authorization_token()
-            aws.push(address)
-
-        actions = plan_deploy(wanted, read(NAMES, clients, boundary=True))
-        Applier(clients, NAMES, wanted, push, sleep=lambda _: None).apply(actions)
-
-    deploy("1", reserved_concurrency=7)
-    deploy("2", memory_mb=3008, log_retention_days=30, **network)
-    with aws.unrecorded():
-        clients("iam").delete_role_permissions_boundary(RoleName=NAMES.role)
-        clients("iam").put_role_policy(RoleName=NAMES.role, PolicyName="more", PolicyDocument=EVERYTHING)
-        clients("ecr").put_image_tag_mutability(repositoryName=NAMES.name, imageTagMutability="MUTABLE")
-    deploy("2", **network)
-    deploy("2")  # out of the network
-    deploy("2")
-    with aws.unrecorded():
-        policy = clients("iam").create_policy(PolicyName="theirs", PolicyDocument=EVERYTHING)
-        clients("iam").attach_role_policy(RoleName=NAMES.role, PolicyArn=policy["Policy"]["Arn"])
-        clients("iam").update_assume_role_policy(RoleName=NAMES.role, PolicyDocument=ANYBODY)
-    deploy("2")
+    for tag, settings in (("1", {"reserved_concurrency": 7}), ("2", {"memory_mb": 3008, **network}), ("2", {})):
+        deployment = Deployment(name=NAMES.name, region=REGION, **settings)
+        context = Context("x86_64", {"Dockerfile": tag.encode()}, "registry.example/base:1")
+        for dry_run in (True, False):
+            deploy(deployment, context, clients, NAMES, show=lambda _: None, tell=lambda _: None, dry_run=dry_run)
     clients("invoke").invoke(FunctionName=NAMES.name)
-    found = read(NAMES, clients, STAGES)
-    Applier(clients, NAMES, artefacts=STAGES).apply(plan_teardown(NAMES, found, artefacts="s3://mine/stages"))
+    log_events(NAMES, clients, 0)
+    for name in (NAMES.function_stack, NAMES.repository_stack):
+        stack = Stack(NAMES, name, clients)
+        stack.deletion()
+        stack.delete()
+    delete_artefacts(STAGES, clients)
 
 
 def deployer(network: dict) -> dict:
-    return policies.deployer_policy(NAMES, artefacts=STAGES, **network)
+    return policies.deployer_policy(NAMES, Deployment(artefacts=str(STAGES), **network))
 
 
 @pytest.mark.parametrize("network", [{}, NETWORK], ids=["no VPC", "VPC"])
 def test_every_known_way_is_closed_to_who_deploys_and_who_trains(network: dict) -> None:
     tried = list(ways(NAMES, STAGES.bucket))
     assert len(tried) > 300
-    for policy in (deployer(network), policies.trainer_policy(NAMES, vpc=bool(network), artefacts=STAGES)):
+    for policy in (deployer(network), policies.trainer_policy(NAMES, STAGES)):
         assert [way.name for way in tried if all(allowed(request, policy) for request in way.requests)] == []
 
 
@@ -111,17 +129,16 @@ def test_whatever_the_role_is_given_it_gets_no_more_than_its_own_rights(vpc: boo
 
 @pytest.mark.parametrize("with_network", [False, True], ids=["no VPC", "VPC"])
 def test_who_deploys_may_make_every_call_of_a_deployment_s_life_and_has_no_right_more(
-    aws: MockedAws, with_network: bool
+    aws: MockedAws, engine: None, with_network: bool
 ) -> None:
     clients = Clients(REGION)
     network = aws.make_network() if with_network else {}
     live(clients, aws, network)
     clients.close()
-    policy = deployer(network)
-    assert [request for request in aws.requests if not allowed(request, policy)] == []
+    policy, asked = deployer(network), [*aws.requests, *by_cloudformation(network)]
+    assert [request for request in asked if not allowed(request, policy)] == []
     granted = {action for one in policy["Statement"] if one["Effect"] == "Allow" for action in one["Action"]}
-    assert granted - aws.actions <= BY_OTHERS
-    assert aws.actions <= granted
+    assert granted - {request.action for request in asked} <= BY_OTHERS
 
 
 def test_who_deploys_may_not_make_a_role_without_the_boundary() -> None:
@@ -165,7 +182,7 @@ def test_the_function_goes_into_no_other_network(network: dict, asked: dict, fin
 
 
 def test_who_trains_deletes_nothing() -> None:
-    policy = policies.trainer_policy(NAMES, vpc=True, artefacts=STAGES)
+    policy = policies.trainer_policy(NAMES, STAGES)
     stage = f"arn:aws:s3:::mine/stages/{0:064x}"
     assert allowed(Request("s3:PutObject", stage), policy)
     assert allowed(Request("s3:GetObject", stage), policy)

@@ -7,6 +7,7 @@ from support.mocked_aws import READS
 
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.store.base import Location
 
 NAMES = Names("gnn", "123456789012", "eu-west-1")
@@ -23,7 +24,7 @@ def test_names() -> None:
     assert (NAMES.function_arn, NAMES.log_group_arn) == (FUNCTION, LOG)
     assert NAMES.role_arn == "arn:aws:iam::123456789012:role/gnn-eu-west-1"
     assert NAMES.repository_arn == "arn:aws:ecr:eu-west-1:123456789012:repository/gnn"
-    assert NAMES.image("1") == "123456789012.dkr.ecr.eu-west-1.amazonaws.com/gnn:1"
+    assert NAMES.repository == "123456789012.dkr.ecr.eu-west-1.amazonaws.com/gnn"
     assert len(Names("a" * 40, "123456789012", "ap-southeast-12").role) <= 64
 
 
@@ -37,24 +38,21 @@ def test_names() -> None:
 def test_other_partitions(region: str, partition: str, host: str) -> None:
     names = Names("gnn", "123456789012", region)
     assert names.function_arn == f"arn:{partition}:lambda:{region}:123456789012:function:gnn"
-    assert names.registry == host
+    assert names.repository == f"{host}/gnn"
 
 
 def test_the_function_may_write_its_own_log_and_nothing_else() -> None:
-    assert policies.role_policies(NAMES, vpc=False) == {
-        "logs": {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"{LOG}:*"}
-            ],
-        }
+    assert policies.boundary_policy(NAMES, vpc=False) == {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"{LOG}:*"}
+        ],
     }
+    assert NAMES.boundary_arn == "arn:aws:iam::123456789012:policy/gnn-eu-west-1-boundary"
 
 
 def test_network_interfaces_only_with_a_vpc_and_not_for_the_function_s_code() -> None:
-    found = policies.role_policies(NAMES, vpc=True)
-    assert set(found) == {"logs", "network"}
-    allow, deny = statements(found["network"])
+    _, allow, deny = statements(policies.boundary_policy(NAMES, vpc=True))
     assert all(action.startswith("ec2:") for action in allow["Action"])
     assert (allow["Effect"], deny["Effect"]) == ("Allow", "Deny")
     assert deny["Action"] == allow["Action"]
@@ -68,16 +66,14 @@ def test_only_lambda_takes_the_role_and_pulls_the_image_for_this_function() -> N
     assert pull["Condition"] == {"StringLike": {"aws:sourceArn": FUNCTION}}
 
 
-@pytest.mark.parametrize("vpc", [False, True])
-def test_who_trains_may_invoke_this_function_and_change_nothing(vpc: bool) -> None:
-    invoke, *others = statements(policies.trainer_policy(NAMES, vpc=vpc))
+def test_who_trains_may_invoke_this_function_and_change_nothing() -> None:
+    invoke, *others = statements(policies.trainer_policy(NAMES))
     assert "lambda:InvokeFunction" in invoke["Action"]
     assert invoke["Resource"] == FUNCTION
     actions = [action for statement in (invoke, *others) for action in statement["Action"]]
     assert {action for action in actions if not action.partition(":")[2].startswith(READS)} == {"lambda:InvokeFunction"}
     everywhere = [action for statement in others if statement["Resource"] == "*" for action in statement["Action"]]
-    network = ["ec2:DescribeNetworkInterfaces"] if vpc else []
-    assert everywhere == ["lambda:GetAccountSettings", "logs:DescribeLogGroups", *network]
+    assert everywhere == ["lambda:GetAccountSettings"]
 
 
 @pytest.mark.parametrize(
@@ -90,26 +86,19 @@ def test_who_trains_may_invoke_this_function_and_change_nothing(vpc: bool) -> No
 def test_who_trains_may_put_stages_under_their_prefix_alone(
     location: str, objects: str, condition: dict | None
 ) -> None:
-    without = statements(policies.trainer_policy(NAMES, vpc=False))
-    *others, put, listing = statements(policies.trainer_policy(NAMES, vpc=False, artefacts=Location.of(location)))
+    without = statements(policies.trainer_policy(NAMES))
+    *others, put, listing = statements(policies.trainer_policy(NAMES, Location.of(location)))
     assert others == without
     assert put == {"Effect": "Allow", "Action": ["s3:PutObject", "s3:GetObject"], "Resource": objects}
     assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::mine")
     assert listing.get("Condition") == condition
 
 
-@pytest.mark.parametrize("vpc", [False, True])
-def test_the_boundary_allows_what_the_role_is_given_and_no_more(vpc: bool) -> None:
-    given = [one for document in policies.role_policies(NAMES, vpc=vpc).values() for one in statements(document)]
-    assert statements(policies.boundary_policy(NAMES, vpc=vpc)) == given
-    assert NAMES.boundary_arn == "arn:aws:iam::123456789012:policy/gnn-eu-west-1-boundary"
-
-
 @pytest.mark.parametrize("vpc", [{}, {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}])
 def test_who_deploys_may_do_nothing_to_other_resources(vpc: dict) -> None:
     # These name no resource, and change nothing.
     everywhere = {"ecr:GetAuthorizationToken", "logs:DescribeLogGroups"}
-    for statement in statements(policies.deployer_policy(NAMES, **vpc)):
+    for statement in statements(policies.deployer_policy(NAMES, Deployment(**vpc))):
         actions, resources = statement["Action"], statement["Resource"]
         if resources == "*":
             assert all(action in everywhere or action.startswith("ec2:Describe") for action in actions)

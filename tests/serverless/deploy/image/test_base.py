@@ -14,7 +14,6 @@ import pytest
 from dorylax.errors import InputError
 from dorylax.serverless.deploy.image import base as base_module
 from dorylax.serverless.deploy.image.base import Answer, is_base, is_pinned, pinned
-from dorylax.serverless.deploy.image.dockerfile import default_base
 
 INDEX = b'{"manifests": []}'
 DIGEST = f"sha256:{hashlib.sha256(INDEX).hexdigest()}"
@@ -30,21 +29,21 @@ class Registry:
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.login = False
         self.token = "token"
-        self.index = Answer(200, {"docker-content-digest": DIGEST}, INDEX)
+        self.index = (200, {"docker-content-digest": DIGEST}, INDEX)
         for name, value in answers.items():
             setattr(self, name, value)
 
     def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
         self.asked.append((url, headers))
         if url.startswith("https://login.example/"):
-            return Answer(200, {}, json.dumps({self.token: "for anybody"}).encode())
+            return (200, {}, json.dumps({self.token: "for anybody"}).encode())
         if self.login and headers.get("Authorization") != "Bearer for anybody":
-            return Answer(401, CHALLENGE, b"")
+            return (401, CHALLENGE, b"")
         return self.index
 
 
 def test_the_latest_of_a_registry_that_calls_its_token_and_its_digest_otherwise() -> None:
-    registry = Registry(login=True, token="access_token", index=Answer(200, {}, INDEX))
+    registry = Registry(login=True, token="access_token", index=(200, {}, INDEX))
     assert pinned("registry.example/library/python", registry) == f"registry.example/library/python@{DIGEST}"
     assert registry.asked[0][0] == "https://registry.example/v2/library/python/manifests/latest"
 
@@ -69,14 +68,14 @@ def test_a_digest_is_asked_nobody() -> None:
 @pytest.mark.parametrize(
     ("registry", "problem"),
     [
-        (Registry(index=Answer(404, {}, b"")), "its registry answers 404"),
-        (Registry(index=Answer(401, {}, b"")), "'realm'"),
+        (Registry(index=(404, {}, b"")), "its registry answers 404"),
+        (Registry(index=(401, {}, b"")), "'realm'"),
         (
-            Registry(index=Answer(200, {"docker-content-digest": f"sha256:{0:064x}"}, INDEX)),
+            Registry(index=(200, {"docker-content-digest": f"sha256:{0:064x}"}, INDEX)),
             "its registry's answer is not what it calls it",
         ),
         (
-            Registry(index=Answer(401, {"www-authenticate": 'Bearer realm="http://login.example/token"'}, b"")),
+            Registry(index=(401, {"www-authenticate": 'Bearer realm="http://login.example/token"'}, b"")),
             "its registry sends to 'http://login.example/token'",
         ),
     ],
@@ -126,8 +125,8 @@ def test_over_http(pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(base_module, "_MAX_BYTES", 3)
     for status, body in ((200, b"abc"), (401, b""), (404, b"")):
-        answer = base_module._fetch(f"{pages}/{status}", {"Accept": "abc"})
-        assert (answer.status, answer.headers["x-number"], answer.body) == (status, str(status), body)
+        found, headers, content = base_module._fetch(f"{pages}/{status}", {"Accept": "abc"})
+        assert (found, headers["x-number"], content) == (status, str(status), body)
     with pytest.raises(ValueError, match="its registry sends more than 3 bytes"):
         base_module._fetch(f"{pages}/200", {"Accept": "abcd"})
 
@@ -135,7 +134,7 @@ def test_over_http(pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("address", "is_one"),
     [
-        (default_base((3, 11)), True),
+        ("public.ecr.aws/docker/library/python:3.11-slim", True),
         ("localhost:5000/mine", True),
         (f"registry.example/python@{DIGEST}", True),
         ("python:3.11", False),

@@ -11,7 +11,7 @@ import pytest
 
 from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image import contents
-from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, left_out, requirements
+from dorylax.serverless.deploy.image.contents import DISTRIBUTIONS, ENTRY, closure, left_out, requirements
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 
@@ -42,18 +42,18 @@ def test_the_handler_s_modules_and_no_others() -> None:
 def test_every_foreign_import_has_its_distribution() -> None:
     foreign = set(closure(ENTRY).foreign)
     assert foreign == {"jax", "jaxlib", "ml_dtypes", "numpy", "zmq"}
-    assert foreign <= {PROVIDES.get(name, name) for name in distributions(lapack=False)}
+    assert foreign <= {PROVIDES.get(name, name) for name in DISTRIBUTIONS}
 
 
 def test_distributions_are_what_the_metadata_ask_for_but_for_scipy() -> None:
     """And flatbuffers, which JAX needs for `jax.export` and does not ask for."""
     asked = set()
-    for name in distributions(lapack=False):
+    for name in DISTRIBUTIONS:
         for line in importlib.metadata.requires(name) or ():
             requirement, _, marker = line.partition(";")
             if not marker:
                 asked.add(re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-"))
-    named = {name.lower().replace("_", "-") for name in distributions(lapack=False)}
+    named = {name.lower().replace("_", "-") for name in DISTRIBUTIONS}
     assert asked <= named | {"scipy"}
     assert named - asked == {"awslambdaric", "flatbuffers", "jax", "pyzmq"}
 
@@ -75,29 +75,29 @@ def test_imports_inside_functions_count_and_those_for_type_checkers_do_not(
 ) -> None:
     sources = {
         "one.py": "from typing import TYPE_CHECKING\nimport os, foreign.deep\n"
-        "if TYPE_CHECKING:\n    from dorylax import two\nelse:\n    from dorylax import three\n"
-        "def f():\n    from dorylax.folder import four\n",
+        "if TYPE_CHECKING:\n    from package import two\nelse:\n    from package import three\n"
+        "def f():\n    from package.folder import four\n",
         "two.py": "",
-        "three.py": "from dorylax.folder.five import NAME\n",
+        "three.py": "from package.folder.five import NAME\n",
         "folder/__init__.py": "from . import six\n",
         "folder/four.py": "from .seven import thing\nfrom ..eight import NAME\n",
         "folder/five.py": "NAME = 1\n",
         "folder/six.py": "",
-        "folder/seven.py": "import dorylax.one\n",
+        "folder/seven.py": "import package.one\n",
         "eight.py": "",
         "__init__.py": "",
         "unrelated.py": "",
     }
     for place, text in sources.items():
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text(text)
-    monkeypatch.setattr(contents, "_folders", lambda: [str(tmp_path)])
-    found = closure("dorylax.one")
+        (tmp_path / "package" / place).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "package" / place).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = closure("package.one")
     expected = sources.keys() - {"two.py", "unrelated.py"}
-    assert {place.removeprefix("dorylax/") for place in found.modules} == expected
+    assert {place.removeprefix("package/") for place in found.modules} == expected
     assert found.foreign == ("foreign",)
-    with pytest.raises(RunError, match=r"dorylax\.nowhere has no source file"):
-        closure("dorylax.nowhere")
+    with pytest.raises(RunError, match=r"package\.nowhere has no source file"):
+        closure("package.nowhere")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,10 @@ def test_parts_that_are_left_out(place: str, is_left_out: bool) -> None:
 
 
 def test_nothing_is_imported_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raising").mkdir()
     for name in ("__init__", "never", "run"):
-        (tmp_path / f"{name}.py").write_text("from dorylax import run\nraise AssertionError('this was run')\n")
-    monkeypatch.setattr(contents, "_folders", lambda: [str(tmp_path)])
-    assert len(closure("dorylax.never").modules) == 3
-    assert not {"dorylax.never", "dorylax.run"} & set(sys.modules)
+        text = "from raising import run\nraise AssertionError('this was run')\n"
+        (tmp_path / "raising" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert len(closure("raising.never").modules) == 3
+    assert not {"raising", "raising.never", "raising.run"} & set(sys.modules)

@@ -13,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from dorylax.errors import InputError, RunError
-from dorylax.serverless.deploy.image.contents import DISTRIBUTIONS, LAPACK
-from dorylax.serverless.deploy.image.lock import PACKAGED, lock_text, locked, make_lock, read_lock
+from dorylax.serverless.deploy.image.contents import (
+    DISTRIBUTIONS,
+    LAPACK,
+    PACKAGED,
+    lock_text,
+    locked,
+    make_lock,
+    read_lock,
+    wheel_options,
+)
 from dorylax.settings.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -47,7 +55,7 @@ def test_a_lock_written_and_read(tmp_path: Path) -> None:
     assert read_lock(file) == lock
     file.write_text(f"b-x==1 --hash=sha256:{hashed(2)}  # x86_64\n{lock_text({**lock, 'b-x==1': {hashed(1)}})}")
     assert read_lock(file) == lock
-    assert locked(["a==2.0.post1"], lock) == (f"a==2.0.post1 --hash=sha256:{hashed(3)}",)
+    assert locked(["a==2.0.post1"], lock) == {"a==2.0.post1": lock["a==2.0.post1"]}
     assert lock_text(lock).splitlines()[1] == f"b-x==1 --hash=sha256:{hashed(1)} --hash=sha256:{hashed(2)}"
     with pytest.raises(InputError, match=r"^the lock has no hashes of a==3, c==1: run `dorylax aws lock FILE`"):
         locked(["a==3", "b-x==1", "c==1"], lock)
@@ -131,14 +139,12 @@ def wheel(folder: Path, content: str) -> Path:
 def test_pip_installs_what_is_locked_and_nothing_else(tmp_path: Path) -> None:
     """With the options of the image, from an index that somebody has changed meanwhile."""
     pytest.importorskip("pip", reason="needs pip")
-    from dorylax.serverless.deploy.image.dockerfile import wheel_options
-
     (tmp_path / "index").mkdir()
     path = wheel(tmp_path / "index", "x = 1\n")
     lines = locked(
         ["lockedthing==1.0"], {"lockedthing==1.0": frozenset({hashlib.sha256(path.read_bytes()).hexdigest()})}
     )
-    (tmp_path / "requirements.txt").write_text("\n".join(lines))
+    (tmp_path / "requirements.txt").write_text(lock_text(lines))
 
     def install(target: str) -> subprocess.CompletedProcess:
         words = ["--isolated", "--no-index", f"--find-links={tmp_path / 'index'}", "--no-compile", "--require-hashes"]

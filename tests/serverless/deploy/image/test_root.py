@@ -11,10 +11,10 @@ import pytest
 from support.rie import Emulated
 
 from dorylax.errors import InputError, RunError
+from dorylax.serverless.deploy.function import warm_invocation
 from dorylax.serverless.deploy.image import root as roots
 from dorylax.serverless.deploy.image.contents import HANDLER
 from dorylax.serverless.deploy.image.context import Context
-from dorylax.serverless.deploy.invoke import warm_invocation
 from dorylax.serverless.function.invocation import read_response
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
