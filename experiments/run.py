@@ -224,7 +224,7 @@ def _show_results(study: Study, folder: Path, *, with_report: bool) -> None:
 
         click.echo(f"report: {write_report([study], folder)}")
     from dorylax.experiments.analysis import analyse  # loads pandas
-    from dorylax.experiments.verdicts import answers
+    from dorylax.experiments.conclusions import answers
 
     for line in answers([(part, analyse(part)) for part in study.parts]):
         click.echo(line)

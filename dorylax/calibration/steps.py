@@ -88,7 +88,7 @@ def repeated(kind: str, once: Callable[[], float], seconds: float, **at: int | s
     return {quantity(kind, **at): values}
 
 
-def rate(amount: float, work: Callable[[], object]) -> Callable[[], float]:
+def rate(amount: int | float, work: Callable[[], object]) -> Callable[[], float]:
     """Return a measurement of the amount per second with which `work` does so much."""
 
     def once() -> float:
@@ -121,8 +121,8 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Worke
         yield worker
     except RunError:
         raise RunError(
-            "a process that this one measures with has ended, with exit code "
-            f"{worker.process.returncode} (-9: killed, as where memory is short): measure again"
+            f"a measuring process ended with exit code {worker.process.returncode} (-9: killed, often for lack of "
+            "memory): measure again"
         ) from None
     finally:
         worker.connection.close()

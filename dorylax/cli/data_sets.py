@@ -100,10 +100,10 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
     begin = time.perf_counter()
     with _unchanged_if_interrupted(out), bar(f"reorder {data.name}") as progress:
 
-        def told(what: str, done: int, total: int) -> None:
+        def on_step(what: str, done: int, total: int) -> None:
             progress(done, total, what)
 
-        found = reorder_on_disk(data, out, order=order, memory=memory.bytes, verify=not no_verify, told=told)
+        found = reorder_on_disk(data, out, order=order, memory=memory.bytes, verify=not no_verify, on_step=on_step)
     seconds, size, peak = time.perf_counter() - begin, size_on_disk(out), peak_bytes()
     if as_json:
         content = {"schema": 1, "data": str(data), "out": str(out), "order": order}

@@ -50,7 +50,7 @@ _BLOCK = ENTRIES
 # Of blocks of edges, and a span for each thread of `permuted`.
 _WORKING_BYTES = max(80 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
 _KEPT_BY_ALLOCATOR = 8  # one part in so many: threads' heaps hold on to blocks that were freed, more with more cores
-Told = Callable[[str, int, int], object]
+OnStep = Callable[[str, int, int], object]
 """Called with the current step, the number of bytes written, and their total."""
 
 
@@ -63,7 +63,13 @@ class Reordered(NamedTuple):
 
 
 def reorder_on_disk(
-    data: Path, out: Path, *, order: str = "community", memory: int, verify: bool = True, told: Told = lambda *_: None
+    data: Path,
+    out: Path,
+    *,
+    order: str = "community",
+    memory: int,
+    verify: bool = True,
+    on_step: OnStep = lambda *_: None,
 ) -> Reordered:
     """Write a data set in another memory order.
 
@@ -73,7 +79,7 @@ def reorder_on_disk(
         order: "community" (rows by community), or "user" (the order in which the user gave them).
         memory: Bytes that the process may hold.
         verify: Whether to compare the arrays with their checksums.
-        told: Called with the current step and its progress.
+        on_step: Called with the current step and its progress.
 
     Raises:
         GraphError: The data set is damaged, memory or disk are too small, or `out` is something else.
@@ -97,19 +103,19 @@ def reorder_on_disk(
         begin = time.perf_counter()
         if order == "community":
             found = order_of(
-                communities_within(rows, scratch, room, lambda done, of: told("finding communities", done, of))
+                communities_within(rows, scratch, room, lambda done, of: on_step("finding communities", done, of))
             )
         else:
             ids = read_order(stored, rows.num_vertices)
             found = np.arange(rows.num_vertices, dtype=np.int32) if ids is None else inverse_permutation(ids)
         seconds = time.perf_counter() - begin
         left = memory - resident_bytes()
-        write_in_order(stored, found, out, room=left - left // _KEPT_BY_ALLOCATOR, told=told)
+        write_in_order(stored, found, out, room=left - left // _KEPT_BY_ALLOCATOR, on_step=on_step)
     return Reordered(rows.num_vertices, rows.num_edges, seconds)
 
 
 def write_in_order(
-    stored: StoredArrays, order: Int32[np.ndarray, " V"], path: Path, *, room: int, told: Told = lambda *_: None
+    stored: StoredArrays, order: Int32[np.ndarray, " V"], path: Path, *, room: int, on_step: OnStep = lambda *_: None
 ) -> None:
     """Write a copy of a data set with its rows permuted.
 
@@ -118,7 +124,7 @@ def write_in_order(
         order: Row `order[i]` moves to row i, int32 `[V]`.
         path: Path of the new folder, which appears complete or not at all.
         room: Memory in bytes without `order`.
-        told: Called with the current step and its progress.
+        on_step: Called with the current step and its progress.
 
     Raises:
         GraphError: The data set is damaged, has unknown arrays, or the room is too small.
@@ -136,7 +142,7 @@ def write_in_order(
         nonlocal written
         array.write(part)
         written += part.nbytes
-        told(name, written, total)
+        on_step(name, written, total)
 
     def fill(folder: FolderWriter) -> None:
         _write_edges(stored, rows, order, folder, put, room=room)
@@ -159,7 +165,7 @@ def write_in_order(
         if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's order is the default
             folder.add(ORDER, ids)
         stored.check_unchanged()
-        told(ORDER, total, total)
+        on_step(ORDER, total, total)
 
     with named(path):
         write_arrays(path, fill, provenance={"command": "dorylax reorder"})

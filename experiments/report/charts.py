@@ -10,11 +10,11 @@ import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Finding, Group, Variant
+from dorylax.experiments.conclusions import WITHIN
 from dorylax.experiments.measures import RATIO
 from dorylax.experiments.report.figures import NARROW, NamedFigure, counts, forest, legend, logarithmic, one_axes
 from dorylax.experiments.report.tables import ratio_title
 from dorylax.experiments.seed_statistics import FEW, band
-from dorylax.experiments.verdicts import WITHIN
 from dorylax.figure_style import MUTED, PANEL, SERIES, series
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas  # type: ignore[import-untyped]
 
-from dorylax.experiments import verdicts
+from dorylax.experiments import conclusions
 from dorylax.experiments.analysis import LAST, Finding, Group, Variant
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.names import plain
@@ -56,12 +56,12 @@ def group_verdicts(groups: Sequence[Group]) -> Table:
 def _verdict_row(found: Finding, group: Group, *, pooled: bool = False) -> dict[str, str]:
     row = {"variant": found.name}
     for measure in group.measures:
-        row[ratio_title(group, measure)] = verdicts.ratio_text(found.ratios.get(measure), found.sign or "")
+        row[ratio_title(group, measure)] = conclusions.ratio_text(found.ratios.get(measure), found.sign or "")
         theirs = None if pooled else group.published_ratio(found.name, measure)
         row[f"published {_TITLES[measure]}"] = DASH if theirs is None else f"{theirs:.2f}"
     if not group.simulated:
-        row[f"{group.metric.title}, points"] = verdicts.points_text(found.differences.get("accuracy"))
-    return {**row, "verdict": verdicts.verdict_words(found)}
+        row[f"{group.metric.title}, points"] = conclusions.points_text(found.differences.get("accuracy"))
+    return {**row, "verdict": conclusions.verdict_words(found)}
 
 
 def ratio_title(group: Group, measure: str) -> str:
@@ -80,9 +80,9 @@ def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
     kind = "bootstrap" if few >= FEW else f"Student's t and rough: {few} seeds"
     notes = ["×: ratio of means to the baseline, paired by seed" + (f"; 95 % intervals ({kind})." if few > 1 else ".")]
     if not group.simulated:
-        target = "each group's own" if several else verdicts.target_text(group)
+        target = "each group's own" if several else conclusions.target_text(group)
         notes.append(f"Target: {target}, on the mean of three evaluations.")
-        notes.append(f"As accurate: the whole interval is within ± {100 * verdicts.SAME_ACCURACY:.1f} points.")
+        notes.append(f"As accurate: the whole interval is within ± {100 * conclusions.SAME_ACCURACY:.1f} points.")
     if any(one.sign for one in findings):
         notes.append("≥ and ≤: runs that miss the target count with all their epochs.")
     if several:
@@ -153,8 +153,8 @@ def _result_row(variant: Variant, group: Group) -> dict[str, str]:
         f"{group.times}time per epoch": DASH if seconds is None else duration(seconds),
         "cost of a run": DASH if cost is None else dollars(cost),
         "stale rows": _stale(variant),
-        "best, points": verdicts.points_text(differences.get("best")),
-        f"last {LAST}, points": verdicts.points_text(differences.get("last")),
+        "best, points": conclusions.points_text(differences.get("best")),
+        f"last {LAST}, points": conclusions.points_text(differences.get("last")),
     }
 
 

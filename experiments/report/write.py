@@ -18,6 +18,7 @@ import pandas  # type: ignore[import-untyped]
 
 from dorylax.errors import RunWarning
 from dorylax.experiments.analysis import Group, analyse, pool
+from dorylax.experiments.conclusions import WITHIN, Analysed, answer, answers, median_deviation, published_pairs
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.names import short_name
 from dorylax.experiments.report import tables
@@ -27,7 +28,6 @@ from dorylax.experiments.report.inside import Loads, read_trace, server_tables, 
 from dorylax.experiments.report.page import Section, Table, write_pages
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, SEED, RunOutcome, Study, Sweep
-from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, median_deviation, published_pairs
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import servers
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError

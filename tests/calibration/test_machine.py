@@ -71,13 +71,13 @@ def test_what_is_measured_in_a_slow_moment_does_not_decide(monkeypatch: pytest.M
         return [Step("any", lambda: {quantity("memory", threads=1): [next(speeds)] * 5})]
 
     for module, name in (
-        ("bandwidth", "gathers"),
-        ("products", "steps"),
+        ("speeds", "gathers"),
+        ("speeds", "products"),
         ("loopback", "requests"),
     ):
         monkeypatch.setattr(getattr(machine, module), name, lambda *_: [])
     monkeypatch.setattr(machine, "_tasks", lambda _: {})
-    monkeypatch.setattr(machine.bandwidth, "copies", steps)
+    monkeypatch.setattr(machine.speeds, "copies", steps)
     (one,) = measure(lambda *_: None, TINY).results
     assert (one.kind, one.point, one.median, one.repeats) == ("memory", {"threads": 1}, 1.0, 15)
 

@@ -125,7 +125,7 @@ def test_data_that_change_meanwhile_is_not_reordered(tmp_path: Path) -> None:
                 file.write(b"PK")
 
     with pytest.raises(RunError, match=r"in/indices\.npy has changed since it was loaded \(it was written to\)"):
-        reordering.reorder_on_disk(tmp_path / "in", tmp_path / "out", order="user", memory=8 * GIB, told=told)
+        reordering.reorder_on_disk(tmp_path / "in", tmp_path / "out", order="user", memory=8 * GIB, on_step=told)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -137,7 +137,7 @@ def given_file(tmp_path: Path) -> Path:
 
 def test_the_order_of_communities(given_file: Path) -> None:
     out, told = given_file.with_name("out"), []
-    done = reordering.reorder_on_disk(given_file, out, memory=8 * GIB, told=lambda *words: told.append(words))
+    done = reordering.reorder_on_disk(given_file, out, memory=8 * GIB, on_step=lambda *words: told.append(words))
     found, data = Dataset.from_folder(out), Dataset.from_folder(given_file)
     assert (done.num_vertices, done.num_edges) == (3000, data.graph.num_edges)
     assert found.graph.vertex_ids is not None

@@ -104,12 +104,12 @@ def write_edges(
     folder: FolderWriter,
     database: Database,
     shape: Shape,
-    told: Callable[[float], object],
+    on_progress: Callable[[float], object],
     *,
     num_vertices: int,
     num_given: int,
 ) -> tuple[int, bool, str, bool]:
-    """Write the arrays of a graph from the table `numbered`; `told` is called with the finished share.
+    """Write the arrays of a graph from the table `numbered`; `on_progress` is called with the finished share.
 
     Returns the number of edges, whether each comes with its reverse, which vertices have self-loops, whether edges have
     ids.
@@ -152,7 +152,7 @@ def write_edges(
                 one, other = pair_fingerprint(sources, targets)
                 forward, backward = forward + one, backward + other
             written += len(keys)
-        told(taken / max(1, num_given * (1 + shape.symmetrise)))
+        on_progress(taken / max(1, num_given * (1 + shape.symmetrise)))
     for first, last in spans(num_vertices + 1 - next_row):
         offsets.write(np.full(last - first, written))
     if some_reversed:

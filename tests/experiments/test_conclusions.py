@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from dorylax.experiments.analysis import Group, RunHistory, grouped, pool
+from dorylax.experiments.conclusions import accuracy_verdict, answer, points, verdict, verdict_words
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.verdicts import accuracy_verdict, answer, points, verdict, verdict_words
 from dorylax.runs.result import EpochRecord
 
 TEXT = """\
