@@ -121,7 +121,8 @@ def validation(trained: Pipeline, data: Dataset) -> Callable[[Mapping[str, Any]]
 def to_target(curve: Curve, target: float) -> tuple[int, float, bool]:
     """Epochs and seconds to the target, and whether it was never reached."""
     found = crossing(curve.accuracies.tolist(), target)
-    return found.epochs, float(curve.seconds[found.epochs - 1]), found.censored
+    epochs = len(curve.accuracies) if found is None else found
+    return epochs, float(curve.seconds[epochs - 1]), found is None
 
 
 if __name__ == "__main__":

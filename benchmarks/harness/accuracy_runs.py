@@ -101,9 +101,9 @@ def targets_of(trials: Mapping[str, Sequence[Run]]) -> list[float]:
 
 def reached(run: Run, target: float) -> Reached:
     """The cost of a target, at the last of the evaluations that are averaged."""
-    found = crossing([point[3] for point in run.curve], target)
-    steps, seconds, cores, *_ = run.curve[found.epochs - 1]
-    return Reached(steps, seconds, run.set_up[0] + seconds, run.set_up[1] + cores, found.censored)
+    evaluations = crossing([point[3] for point in run.curve], target)
+    steps, seconds, cores, *_ = run.curve[-1 if evaluations is None else evaluations - 1]
+    return Reached(steps, seconds, run.set_up[0] + seconds, run.set_up[1] + cores, evaluations is None)
 
 
 def chosen(runs: Sequence[Run], target: float) -> Settings:

@@ -125,9 +125,6 @@ def import_graph(*, sources: tuple[Path, ...], out: Path, overwrite: bool, as_js
     from dorylax.graph.from_files.text import Wanted
     from dorylax.graph.from_files.vertices import VertexFiles, file_of
 
-    check_target(out)
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise ConfigError(f"--out {out} holds a data set: choose another folder, or add --overwrite to replace it")
     masks = {name: given.pop(name) for name in _MASKS}
     given["masks"] = {name: file for name, file in masks.items() if file is not None}
     given["multilabel"] = given["multilabel"] or None
@@ -136,6 +133,9 @@ def import_graph(*, sources: tuple[Path, ...], out: Path, overwrite: bool, as_js
     wanted = Wanted(**{name: given.pop(name) for name in Wanted._fields})
     vertices = VertexFiles(**{name: given.pop(name) for name in VertexFiles._fields if name in given})
     will_read(*expand(sources), *map(file_of, vertices.paths.values()))
+    check_target(out)
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise ConfigError(f"--out {out} holds a data set: choose another folder, or add --overwrite to replace it")
     with told_if_interrupted("the same command starts again"), _shown(quiet=as_json) as (expected, progress):
         of_vertices = vertices if vertices.paths else None
         made = run(sources, out, wanted=wanted, vertices=of_vertices, expected=expected, progress=progress, **given)

@@ -21,7 +21,7 @@ class Case(NamedTuple):
 
 CASES = {
     "import": Case(
-        ("import", "edges.txt", "--out", "out", "--memory", "1GiB"),
+        ("import", "edges.txt", "--out", "out", "--overwrite", "--memory", "1GiB"),
         "dorylax.graph.array_folder:ArrayWriter.write",
     ),
     "reorder": Case(("reorder", "given", "--out", "out"), "dorylax.graph.array_folder:ArrayWriter.write"),

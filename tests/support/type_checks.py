@@ -20,7 +20,7 @@ _ALWAYS = ["dorylax.memory.estimate", "dorylax.ops.row_random"]
 # Small functions without arrays run a million times in a test, and pydantic checks settings.
 _UNCHECKED = ("clock", "cost", "settings", "ray_cluster", "jax_internals", "program", "streaming")
 _CHECKED = (
-    *(f"dorylax.program.{name}" for name in ("program", "single.function")),
+    *(f"dorylax.program.{name}" for name in ("program", "single")),
     *(f"dorylax.program.tracing.{name}" for name in ("arguments", "spec", "trace")),
     *(f"dorylax.streaming.{name}" for name in ("allocation", "columns", "data", "direct", "executor", "graph_steps")),
     *(f"dorylax.streaming.{name}" for name in ("labelled_edges", "pieces", "prefetch", "slice_steps", "slices")),
