@@ -16,8 +16,8 @@ from typing import Any
 
 from dorylax.config import ConfigError
 from dorylax.errors import named
-from dorylax.experiments.runner import inspect
-from dorylax.experiments.sweep import CONFIGS, Condition, Study, Sweep, select
+from dorylax.experiments.runner import directory, inspect
+from dorylax.experiments.sweep import CONFIGS, Condition, Run, Study, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.store import folder_lock
 from dorylax.store.digest import sealed, unsealed
@@ -105,7 +105,19 @@ def read_study(folder: Path) -> Study:
     file = None if noted["file"] is None else folder / noted["file"]
     whole = dataclasses.replace(read(noted["text"], source, noted["name"], code), file=file)
     sweep = select(whole, noted["only"])
+    sweep = dataclasses.replace(sweep, runs=tuple(_as_placed(folder, run) for run in sweep.runs))
     return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)
+
+
+def _as_placed(folder: Path, run: Run) -> Run:
+    """Return the run with its stages on functions, the default of earlier versions, if the folder has only that run."""
+    pipeline = run.config.pipeline
+    if pipeline is None or directory(folder, run).exists():
+        return run
+    tensor = pipeline.tensor.model_copy(update={"placement": "functions"})
+    config = run.config.model_copy(update={"pipeline": pipeline.model_copy(update={"tensor": tensor})})
+    earlier = dataclasses.replace(run, config=config)
+    return earlier if directory(folder, earlier).is_dir() else run
 
 
 def _noted(folder: Path) -> dict[str, Any]:

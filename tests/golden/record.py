@@ -58,7 +58,9 @@ def record_flagship() -> None:
     """Runs the README's sweep, whole and small, and writes its table and the list of its files."""
     for size in flagship.SIZES:
         with tempfile.TemporaryDirectory() as folder, cases.rounding_as_recorded():
-            for file, text in zip(flagship.files(size), flagship.run(size, Path(folder)), strict=True):
+            tables, files = flagship.files(size)
+            table = tables[0] if len(tables) == 1 else flagship.FOLDER / cases.kind().replace(" ", "-") / f"{size}.csv"
+            for file, text in zip((table, files), flagship.run(size, Path(folder)), strict=True):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
 

@@ -17,13 +17,26 @@ import pytest
 from golden import old_files
 from golden.cases import kind, rounding_as_recorded
 
-# Columns of retired settings have gone, or are those of their replacements.
+# Columns of retired settings have gone, or are those of their replacements; lines have no digests of their own any more.
 RECORDED = json.loads(
     (old_files.FOLDER / "results.json")
     .read_text()
     .replace(",pipeline.oscillation_limit,", ",pipeline.stability_gate,")
     .replace(",pipeline.delay_scaling,", ",")
+    .replace(" test_accuracy final_loss ", " test_accuracy test_examples final_loss ")
+    .replace(" rows_by_lag calls digest", " rows_by_lag calls")
 )
+ZEN5 = {
+    "pipeline": [
+        1.124782681465149,
+        1.0598684698343277,
+        1.0931234955787659,
+        1.1992955803871155,
+        1.1264344304800034,
+        1.081307202577591,
+    ]
+}
+"""Losses of AMD's Zen 5, where one differs in its last digits from those of other processors with AVX2."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +83,10 @@ def test_a_run_of_the_old_wheel_continues_to_the_result_of_an_uninterrupted_run(
     Path(name).rename(run)
     old_files.command("train", "--config", f"{run}/config.yaml", "--out", "out", "--resume")
     run.rename(name)
-    assert plain(old_files.facts_of_run(name)) == recorded(RECORDED["whole"][name])
+    found, wanted = plain(old_files.facts_of_run(name)), RECORDED["whole"][name]
+    if name in ZEN5 and found["losses"] == ZEN5[name]:
+        wanted = {**wanted, "losses": found["losses"]}
+    assert found == recorded(wanted)
 
 
 @pytest.mark.exhaustive  # figures take 10 s

@@ -31,7 +31,7 @@ def test_files_that_may_be_written_are_accepted_and_others_refused() -> None:
 def test_the_flagship_leaves_the_same_table_and_files(size: str, tmp_path: Path) -> None:
     with rounding_as_recorded():
         table, left = flagship.run(size, tmp_path)
-    recorded, files = flagship.files(size)
+    tables, files = flagship.files(size)
     assert left == files.read_text()
-    assert recorded.exists(), "no table for this kind of processor: run `python tests/golden/record.py flagship`"
-    assert table == recorded.read_text()
+    assert tables, "no table for this kind of processor: run `python tests/golden/record.py flagship`"
+    assert table in [recorded.read_text() for recorded in tables]

@@ -201,6 +201,7 @@ class Schedule(RuleBasedStateMachine):
         epoch = self.ledger.drain()
         assert epoch == max(self.next)
         self.held.add(epoch)
+        self.barriers.add(epoch)
 
     @rule()
     def synchronise(self) -> None:

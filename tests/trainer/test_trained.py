@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,8 @@ def test_a_run_directory_is_enough(trainer: Callable[..., Trainer], tmp_path: An
         def finished(self, result: TrainResult) -> None: ...
         def epoch(self, record: Any) -> None:
             if record.epoch == 4:
+                while not list(tmp_path.glob("checkpoints/epoch-00000004/manifest.json")):  # written by another thread
+                    time.sleep(0.01)
                 seen.append(trainer(run_directory=tmp_path).predict("last", graph=graph, x=x))
 
     options = {"run_directory": tmp_path, "checkpoint_every": 2}
