@@ -31,7 +31,8 @@ FAILS, OPEN, MIXED, NONE = "misses the target", "undecided", "depends on the gro
 _NAMED = 2  # maximum number of variants listed in a sentence
 
 _FOUND = "{where}{best} {claim} {base}: {number}{more}{failures}.{others}"
-_NOT_FOUND = "{where}no variant {claim} {base}{sure}: {best} comes closest with {number}{more}{failures}."
+_NOT_FOUND = "{where}no variant {claim} {base}{everywhere}: {best} comes closest with {number}{more}{failures}."
+_UNDECIDED = "{where}it is undecided whether {best} {claim} {base}: {number}{more}{failures}."
 _NO_NUMBER = "{where}no variant {claim} {base}: {reason}."
 _NO_METRIC = "Nothing is compared: runs are judged by {}, and only metrics from 0 to 1 have targets."
 _NO_PAIR = "Nothing is compared yet: no seed is done both for the baseline and for another variant."
@@ -178,8 +179,9 @@ def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
         listed = " and ".join(others) if len(others) <= _NAMED else f"{len(others)} other variants"
         return _FOUND.format(others=f" The same holds for {listed}." if others else "", **words)
     words["failures"] = words["failures"].replace(f"; {best.name} {FAILS}", f", but {FAILS}")
-    sure = {MIXED: " in every group", OPEN: " for sure", "accuracy undecided": " for sure"}.get(said, "")
-    return _NOT_FOUND.format(sure=sure, **words)
+    if said in (OPEN, "accuracy undecided"):
+        return _UNDECIDED.format(**words)
+    return _NOT_FOUND.format(everywhere=" in every group" if said == MIXED else "", **words)
 
 
 def _told(found: Finding, groups: Sequence[Group]) -> str:

@@ -11,6 +11,7 @@ import click
 
 from dorylax.cli.data_sets import out_option
 from dorylax.cli.options import parse_memory
+from dorylax.machine import memory_limit
 from dorylax.observers.progress import bar, data_size
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
@@ -76,7 +77,9 @@ def _named_files(words: str, text: str, name: str) -> Callable[[Command], Comman
 @click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
 @out_option
 @option("--overwrite", "Replace the data set in --out, if there is one.")
-@option("--memory SIZE", "Memory that the import may use, as 4GiB. Needed.", parse=parse_memory)
+@option(
+    "--memory SIZE", "Memory that the import may use, as 4GiB [default: half of this machine's].", parse=parse_memory
+)
 @option("--columns NAME,…", "Columns of text files, as source,target,weight; - skips one.", parse=_words)
 @option("--header/--no-header", "Whether a line of text names its columns [default: detected].", default=None)
 @option("--separator C", "What parts fields of text, '' for blanks [default: detected].", parse=_separator)
@@ -117,7 +120,8 @@ def import_graph(*, sources: tuple[Path, ...], out: Path, overwrite: bool, as_js
     interrupted import starts again.
     """
     if given["memory"] is None:
-        raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
+        limit = memory_limit()
+        given["memory"] = 2**30 if limit is None else limit.bytes // 2
 
     from dorylax.graph.array_folder import check_target, size_on_disk
     from dorylax.graph.from_files.import_graph import import_graph as run

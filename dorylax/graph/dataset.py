@@ -340,8 +340,8 @@ class Dataset:
         name: str = "dataframes",
         *,
         key: Hashable = None,
-        source: Hashable = "source",
-        target: Hashable = "target",
+        source: Hashable | None = None,
+        target: Hashable | None = None,
         **roles: Unpack[Roles],
     ) -> Dataset:
         """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
@@ -352,8 +352,8 @@ class Dataset:
             name: Name of the data set in reports.
             key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
                 are row numbers.
-            source: A column of `edges`.
-            target: A column of `edges`.
+            source: Column of the sources; None takes the column "source", or else the first.
+            target: Column of the targets; None takes the column "target", or else the second.
             roles: As for `from_pyg`, by columns of `vertices`, and columns of either table to ignore. By default
                 `labels="label"`, and all others are features.
 

@@ -169,8 +169,8 @@ def networkx(
 def dataframe(
     kind: type[AnyGraph],
     edges: Any,
-    source: Hashable,
-    target: Hashable,
+    source: Hashable | None,
+    target: Hashable | None,
     num_vertices: int | None,
     *,
     ignore: Collection[Hashable],
@@ -179,11 +179,7 @@ def dataframe(
     """Reads a pandas table of edges; the arguments are those of `Graph.from_dataframe`."""
     _check_names(ignore)
     columns = list(edges.columns)
-    for role, name in (("source", source), ("target", target)):
-        if columns.count(name) != 1:
-            raise GraphError(
-                f"{role}={name!r} must be one column of the table, whose columns are {', '.join(map(repr, columns))}"
-            )
+    source, target = _ends(columns, source, target)
     names = (f"column {source!r}", f"column {target!r}")
     ends = [_complete(name, edges[column]) for name, column in zip(names, (source, target), strict=True)]
     for name, values in zip(names, ends, strict=True):
@@ -205,14 +201,32 @@ def dataframe(
     return from_pairs(kind, sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
 
 
+def _ends(columns: list[Hashable], source: Hashable | None, target: Hashable | None) -> tuple[Hashable, Hashable]:
+    """Return the columns of sources and targets. None stands for the column of that name, or the first and the second."""
+    found = []
+    for role, name, place in (("source", source, 0), ("target", target, 1)):
+        default = role if role in columns or place >= len(columns) else columns[place]
+        found.append(default if name is None else name)
+        if columns.count(found[-1]) != 1:
+            raise GraphError(
+                f"{role}={found[-1]!r} must be one column of the table of edges, whose columns are "
+                f"{', '.join(map(repr, columns))}"
+            )
+    if found[0] == found[1]:
+        raise GraphError(
+            f"column {found[0]!r} cannot hold both the sources and the targets: give source=… and target=…"
+        )
+    return found[0], found[1]
+
+
 def dataframes(
     kind: type[AnyGraph],
     vertices: Any,
     edges: Any,
     *,
     key: Hashable,
-    source: Hashable,
-    target: Hashable,
+    source: Hashable | None,
+    target: Hashable | None,
     ignore: Collection[Hashable],
 ) -> Imported[AnyGraph]:
     """Read pandas tables of vertices and edges; the arguments are those of `Dataset.from_dataframes`.
@@ -246,7 +260,8 @@ def dataframes(
                 raise GraphError(f"key={key!r} holds {name!r} twice: each vertex needs a key of its own")
         names = stored_names(f"key={key!r}", keys)
         edges = edges.copy(deep=False)
-        for column in (one for one in (source, target) if one in edges):
+        source, target = _ends(list(edges.columns), source, target)
+        for column in (source, target):
             ends = edges[column].tolist()
             unknown = next((row for row, name in enumerate(ends) if name not in number), None)
             if unknown is not None:

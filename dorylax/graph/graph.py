@@ -197,8 +197,8 @@ class Graph(CompressedGraph):
     def from_dataframe(
         cls,
         edges: Any,
-        source: Hashable = "source",
-        target: Hashable = "target",
+        source: Hashable | None = None,
+        target: Hashable | None = None,
         num_vertices: int | None = None,
         *,
         ignore: Collection[Hashable] = (),
@@ -208,8 +208,8 @@ class Graph(CompressedGraph):
 
         Args:
             edges: The table, E rows.
-            source: Column of the sources, integers.
-            target: Column of the targets, integers.
+            source: Column of the sources, integers; None takes the column "source", or else the first.
+            target: Column of the targets, integers; None takes the column "target", or else the second.
             num_vertices: V; None takes one more than the largest id.
             ignore: Columns to skip.
             coalesce: As in `from_coo`.

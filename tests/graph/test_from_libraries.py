@@ -177,9 +177,24 @@ def test_tables():
             )
     assert "kind" not in Graph.from_dataframe(table.assign(kind=list("abc")), "from", "to", ignore=["kind"]).edge_data
     with pytest.raises(
-        GraphError, match=r"source='source' must be one column of the table, whose columns are 'w', 'to'"
+        GraphError, match=r"source='source' must be one column of the table of edges, whose columns are 'w', "
     ):
-        Graph.from_dataframe(table)
+        Graph.from_dataframe(table, "source")
+    with pytest.raises(GraphError, match=r"column 'target' cannot hold both the sources and the targets"):
+        Graph.from_dataframe(table.rename(columns={"to": "target"})[["target", "from"]])
+
+
+def test_ends_of_edges_are_columns_of_that_name_or_else_the_first_two() -> None:
+    edges = {"a": [0, 1], "b": [1, 2], "w": [0.5, 1.5]}
+    named = {"w": edges["w"], "target": edges["b"], "source": edges["a"]}
+    for table in (edges, named):
+        graph = Graph.from_dataframe(pd.DataFrame(table))
+        assert [array.tolist() for array in graph.host_rows()] == [[0, 0, 1, 2], [0, 1]]
+        assert graph.edge_data["w"].tolist() == edges["w"]
+    people = pd.DataFrame({"id": ["x", "y", "z"], "f": [0.0, 1.0, 2.0], "label": [0, 1, 0]})
+    data = Dataset.from_dataframes(people, pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"], "w": edges["w"]}), key="id")
+    assert list(data.edge_inputs) == ["w"]
+    assert data.graph.host_rows()[1].tolist() == [0, 1]
 
 
 ENDS = [0, 1, 2], [1, 2, 0]
