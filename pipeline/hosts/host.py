@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+from collections.abc import Sequence
 from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.hosts.heartbeat import Heartbeat
 from dorylax.pipeline.hosts.members import GraphMember, HostMember, ParameterMember
-from dorylax.pipeline.hosts.messages import DRIVER, Assembly
+from dorylax.pipeline.hosts.messages import DRIVER, Assembly, MemberSpec
 from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport.base import Address, HostTransport, Role
@@ -25,7 +27,7 @@ class Host:
 
     Args:
         number: Number of the host.
-        spec: Servers of the host.
+        spec: Settings of the host.
         clock: Clock of the process.
         transport: Transport to the other processes.
         alone: Whether the process belongs to the host alone, so that the host may control garbage collection.
@@ -77,19 +79,20 @@ class Host:
         self._scope = ClockScope(self._clock)
         # In a thread, because it may take a minute and heartbeats must continue.
         maker = self._scope.workers("program", 1)
-        await maker.run(self._make_program, seconds=0.0, order=(assembly.generation,))
-        for one in self._spec.members:
+        members = assembly.assigned[self._address.index]
+        await maker.run(functools.partial(self._make_program, members), seconds=0.0, order=(assembly.generation,))
+        for one in members:
             kind = GraphMember if one.role == "graph" else ParameterMember
             self._members.append(kind(one, self._spec.run, assembly, self._scope, self._transport))
         others = {Address(role, index) for role, index, _ in assembly.book if role == "process"} - {self._address}
         self._heartbeat.watch(sorted(one.index for one in others))
         return reports
 
-    def _make_program(self) -> None:
+    def _make_program(self, members: Sequence[MemberSpec]) -> None:
         """Create the program that all servers of this host share."""
         run = self._spec.run
         run.prepared  # noqa: B018
-        if any(one.role == "graph" for one in self._spec.members):
+        if any(one.role == "graph" for one in members):
             sizes = StageSizes(*run.sizes)
             run.prepared.functions(sizes, of_workers=run.config.runs_stages)
             if run.sums is not None:
