@@ -5,8 +5,8 @@
     python benchmarks/simulation.py --bugs                        # the first seed that finds each bug put in on purpose
 
 Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
-simulated, in one process. A seed decides how a run trains and recovers, and its faults: messages that are lost, doubled, late and
-overtake each other; hosts that are killed, with or without notice, that stop and come back, zombies that
+simulated, in one process. A seed decides how a run trains and recovers, and its faults: messages that are lost, doubled,
+late and overtake each other; hosts that are killed, with or without notice, that stop and come back, zombies that
 continue after they were replaced; links that are cut, several together, restored one by one; full disks; a new driver. The
 invariants are those of `tests/support/simulated_hosts/invariants.py`, and synchronous training must end with the bits of a
 run in which nothing went wrong. Every seed is run twice, and all its events must be the same.

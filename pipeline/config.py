@@ -183,6 +183,7 @@ class PipelineConfig(Section):
         description="if `pipeline.hosts` is not inline, after a loss: restart: replacements begin from the newest "
         "checkpoint; rerun: replacements begin from the newest weights and repeat the unfinished epoch; reroute: the "
         "remaining hosts repeat it at once, and replacements join between two later epochs",
+        json_schema_extra=EXTERNAL,
     )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
     ray: InstanceOf[RayConfig] = RayConfig()

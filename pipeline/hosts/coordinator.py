@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
@@ -32,7 +33,7 @@ from dorylax.pipeline.hosts.messages import (
 )
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
 from dorylax.pipeline.recorder import Counters
-from dorylax.pipeline.recovery.base import Decision, EpochEnded, Event, Fleet, Joined, Lost
+from dorylax.pipeline.recovery.base import Decision, EpochEnded, Event, Fleet, Joined, Lost, Noticed
 from dorylax.pipeline.recovery.catalogue import POLICIES
 from dorylax.pipeline.saved import InitialState, part_name
 from dorylax.pipeline.transport.base import Address, HostTransport
@@ -105,6 +106,7 @@ class Coordinator:
         self._policy, self._fleet = POLICIES[config.recovery], Fleet(home, home, frozenset())
         self._joining = ClockScope(clock)  # starts of replacements in the background
         self._checkpoint: RunState | None = None
+        self._next = start.epoch  # that the driver has not received yet
         self._launcher, self._clock, self._transport, self._on_loss = launcher, clock, transport, on_loss
         self.members = Members(
             [host_address("graph", server, config.servers) for server in range(config.servers)],
@@ -181,12 +183,14 @@ class Coordinator:
 
     async def train(self, epoch: int) -> None:
         """Train until every interval has finished an epoch, and record the new state for a recovery."""
-        new = [held for held, told in self.held.items() if told < self.generation and held >= epoch]
-        self.held |= dict.fromkeys(new, self.generation)
-        loss, run_state = await self.ask(LEDGER, "run", (epoch, sorted(new)))
-        self.run_state = run_state
-        self.finished = {epoch: loss} | dict(run_state.losses)
-        self._in_a_row, self._since = 0, self._clock.now()
+        if epoch not in self.finished:
+            new = [held for held, told in self.held.items() if told < self.generation and held >= epoch]
+            self.held |= dict.fromkeys(new, self.generation)
+            loss, run_state = await self.ask(LEDGER, "run", (epoch, sorted(new)))
+            self.run_state = run_state
+            self.finished = {epoch: loss} | dict(run_state.losses)
+            self._in_a_row, self._since = 0, self._clock.now()
+        self._next = max(self._next, epoch + 1)
 
     def has_worked(self, address: Address, worked: EpochReport, asked: float) -> None:
         """Record a server's counters and a reading of its clock, requested at time `asked`."""
@@ -205,7 +209,7 @@ class Coordinator:
         """Move servers between two epochs if the policy wants to."""
         decision = self._decide(EpochEnded())
         if decision.action == "move":
-            await self._reassemble(decision, self._epoch)
+            await self._reassemble(decision, self._next)
         else:
             self._start_later(decision)
 
@@ -220,10 +224,16 @@ class Coordinator:
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """See `RequestHandler`."""
-        if kind != "silent":
+        if kind not in ("silent", "notice"):
             raise ValueError(f"the driver cannot answer {kind!r} from {sender}")
         generation, number = payload
-        if generation == self.generation and sender.index not in self._lost:
+        if kind == "notice":
+            if generation == self.generation and number in self._fleet.alive - self._fleet.leaving:
+                self._fleet = self._fleet._replace(leaving=self._fleet.leaving | {number})
+                _LOG.warning("%s: a notice that its host will vanish", self._specs[number].name)
+                self._start_later(self._decide(Noticed((number,), math.inf)))  # it does not say when
+            return
+        if generation == self.generation and sender.index not in self._lost and number in self._fleet.alive:
             if not self._accused:
                 self._clock.spawn(self._judge(generation), name="silence among hosts")
             self._accused.setdefault(number, set()).add(sender.index)
@@ -244,7 +254,7 @@ class Coordinator:
 
     def _ended(self, number: int, error: HostError) -> None:
         if error.lost and not self._fleet.assigned[number]:  # no server waits for it
-            self._fleet = self._fleet._replace(alive=self._fleet.alive - {number})
+            self._drop({number})
             self._start_later(self._decide(Lost((number,))))
             return
         if error.lost:
@@ -286,11 +296,11 @@ class Coordinator:
         wasted = begin - self._since if repeats else 0.0
         lost: dict[int, HostError] = {}
         servers: dict[int, Sequence[Any]] = {}
-        until = self._epoch
+        until = self._next
         while True:
             lost |= self._lost
             servers = {number: self._fleet.assigned[number] for number in self._lost} | servers
-            self._fleet = self._fleet._replace(alive=self._fleet.alive - self._lost.keys())
+            self._drop(self._lost)
             self._lost.clear()
             self._accused.clear()
             self._trouble = asyncio.get_running_loop().create_future()
@@ -346,23 +356,30 @@ class Coordinator:
         """Carry out "move", and repeat the epochs before `until` that the state lacks."""
         assert self._launched is not None
         self._heartbeat.stop()
-        fleet = self._fleet = self._fleet._replace(assigned=decision.assigned)
+        self._fleet = self._fleet._replace(assigned=decision.assigned)
         if decision.wait:
             self._joining.cancel()
-            fleet = self._fleet = fleet._replace(starting=frozenset())
+            self._fleet = self._fleet._replace(starting=frozenset())
+            self._drop(decision.start)
             try:
                 await self._launched.replace(decision.start)
             except HostError as error:
                 if error.lost:
                     self._lost |= dict.fromkeys(decision.start, error)
                 raise
-            started = frozenset(decision.start)
-            self._fleet = fleet._replace(alive=fleet.alive | started)
-        self._start_later(decision)
+            self._fleet = self._fleet._replace(alive=self._fleet.alive.union(decision.start))
+        fleet = self._fleet
+        self._drop(number for number in fleet.leaving if not fleet.assigned[number])
+        self._start_later(decision._replace(start=self._fleet.vacant))
         await self._assemble()
         for epoch in range(self._epoch, until):
             await self.train(epoch)
             await self.ask_all(self.members.all, "worked", epoch)
+
+    def _drop(self, hosts: Iterable[int]) -> None:
+        """Regard hosts as gone; the start of a replacement ends those that run."""
+        gone = frozenset(hosts)
+        self._fleet = self._fleet._replace(alive=self._fleet.alive - gone, leaving=self._fleet.leaving - gone)
 
     def _start_later(self, decision: Decision) -> None:
         """Start hosts in the background for which a decision does not wait."""

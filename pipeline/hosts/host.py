@@ -44,6 +44,7 @@ class Host:
         self._spec, self._clock, self._transport, self._alone = spec, clock, transport, alone
         self._scope = ClockScope(clock)
         self._members: list[HostMember] = []
+        self._noticed = False
         self._assembling = asyncio.Lock()
         self._heartbeat = Heartbeat(self._address, transport, clock, spec.run.config.host_timeout, self._silent)
         transport.register(self._address, self)
@@ -86,6 +87,8 @@ class Host:
             self._members.append(kind(one, self._spec.run, assembly, self._scope, self._transport))
         others = {Address(role, index) for role, index, _ in assembly.book if role == "process"} - {self._address}
         self._heartbeat.watch(sorted(one.index for one in others))
+        if self._noticed:
+            self.notice()
         return reports
 
     def _make_program(self, members: Sequence[MemberSpec]) -> None:
@@ -111,6 +114,15 @@ class Host:
         self._scope.spawn(
             self._transport.request(self._address, DRIVER, "silent", told, num_bytes=0, order=told), name="silence"
         )
+
+    def notice(self) -> None:
+        """Tell the driver that this host will vanish soon, so that its servers leave it between two epochs."""
+        self._noticed = True
+        if self._transport.generation >= 0:  # otherwise with the first generation
+            told = self._transport.generation, self._address.index
+            self._scope.spawn(
+                self._transport.request(self._address, DRIVER, "notice", told, num_bytes=0, order=told), name="notice"
+            )
 
     def end(self) -> None:
         """Request the end of the host. A second call does nothing."""

@@ -112,8 +112,7 @@ class HostsRun(PipelineRun):
 
     async def _train(self, epoch: int) -> dict[Address, EpochReport]:
         hosts = self._hosts
-        if epoch not in hosts.finished:
-            await hosts.train(epoch)
+        await hosts.train(epoch)
         found = await asyncio.gather(*(self._worked(address, epoch) for address in hosts.members.all))
         return dict(zip(hosts.members.all, found, strict=True))
 

@@ -112,6 +112,25 @@ def test_a_loss_within_an_epoch(recovery: str, phase: str, tmp_path: Path) -> No
     assert (loss.epoch, loss.repeats) == (0 if recovery == "restart" else 2, True)
 
 
+@pytest.mark.parametrize(
+    "recovery", ["reroute", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("restart", "rerun"))]
+)
+def test_a_host_with_a_notice_is_left_without_a_loss(recovery: str, tmp_path: Path) -> None:
+    before = children()
+    first: list[int] = []
+
+    def between(epoch: int, _: HostsRun) -> None:
+        first[:] = first or hosts()
+        if epoch == 4:
+            assert first[0] not in hosts()
+
+    with at_phase("gather", 2, tmp_path, lambda pid: os.kill(pid, signal.SIGTERM)):
+        found, run = train(recovery, between)
+    check(found)
+    assert run.losses == []
+    assert children() == before
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recovery", POLICIES)
 def test_a_second_loss_during_recovery(recovery: str, monkeypatch: pytest.MonkeyPatch) -> None:

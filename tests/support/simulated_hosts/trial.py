@@ -32,7 +32,7 @@ from dorylax.store.base import StorageError
 from dorylax.store.durable import is_temporary
 from dorylax.trainer.step.objective import CLASSES
 from support.simulated_hosts.disks import failing
-from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
+from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw, draw_notices
 from support.simulated_hosts.invariants import BrokenError, Invariants
 from support.simulated_hosts.network import Network, SimulatedTransport
 from support.simulated_hosts.processes import ProcessClock, SimulatedLauncher
@@ -160,9 +160,13 @@ def run(seed: int, *, gated: bool = True, recovery: str | None = None) -> Outcom
     rng = np.random.default_rng(seed)
     configuration = list(CONFIGURATIONS)[rng.integers(len(CONFIGURATIONS))]
     config = _pipeline(configuration, gated)[0].config
-    plan = draw(rng, len(spread(config.servers, config.parameter_servers, config.num_hosts)), EPOCHS)
+    processes = spread(config.servers, config.parameter_servers, config.num_hosts)
+    plan = draw(rng, len(processes), EPOCHS)
     wanted = _undisturbed(configuration) if config.synchronous else None
-    recovery = recovery or str(np.random.default_rng([seed, 1]).choice(POLICIES))
+    if recovery is None:
+        also = np.random.default_rng([seed, 1])
+        recovery = str(also.choice(POLICIES))
+        plan = plan._replace(faults=plan.faults + draw_notices(also, len(processes), plan))
     world = _World(configuration, rng, plan, gated=gated, recovery=recovery)
     broken = None
     try:
@@ -377,6 +381,8 @@ class _World:
                 raise _DriverLostError
             case "kill" | "lose":
                 self._launcher.kill(fault.process, told=fault.kind == "kill")
+            case "notice":
+                await self._launcher.notice(fault.process, fault.lasts)
             case "stop" | "stall":
                 halted = network.stopped if fault.kind == "stop" else network.stalled
                 endpoint = self._endpoint(fault.process)
