@@ -71,6 +71,10 @@ def test_a_loss_between_epochs_restarts_from_the_checkpoint_or_from_the_start() 
             assert run.save() is not None
         if epoch in (2, 5):
             kill(1)
+        if epoch == 5:  # a checkpoint now is of the epochs that the driver has, not of those in the last one
+            saved = run.save()
+            assert saved is not None
+            assert saved.record["version"] == 5
 
     found, run = train("restart", between)
     check(found)

@@ -44,6 +44,13 @@ def test_each_bug_is_found_and_the_seed_that_finds_it_replays(bug: str) -> None:
     assert run(seed, gated=False, recovery="rerun").broken is None
 
 
+def test_an_asynchronous_restart_repeats_no_epoch_that_the_driver_has_not_received() -> None:
+    found = run(78, recovery="restart")
+    assert found.configuration.startswith("async")
+    assert found.counts.losses > 0
+    assert found.broken is None
+
+
 @pytest.mark.exhaustive  # `benchmarks/simulation.py` tries 10,000 seeds, for hours
 @pytest.mark.timeout(900)
 def test_nothing_breaks_by_many_seeds() -> None:

@@ -155,7 +155,7 @@ def run(seed: int, *, gated: bool = True, recovery: str | None = None) -> Outcom
     Args:
         seed: draws the configuration, and all that happens.
         gated: False: intervals run ahead from the beginning, where the stability gate would be closed.
-        recovery: the policy; None: the seed draws it.
+        recovery: the policy; None: the seed draws it, and notices.
     """
     rng = np.random.default_rng(seed)
     configuration = list(CONFIGURATIONS)[rng.integers(len(CONFIGURATIONS))]
