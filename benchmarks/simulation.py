@@ -5,8 +5,8 @@
     python benchmarks/simulation.py --bugs                        # the first seed that finds each bug put in on purpose
 
 Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
-simulated, in one process. A seed decides how a run trains, and its faults: messages that are lost, doubled, late and
-overtake each other; hosts that are killed, with or without notice, that stop and come back, zombies that
+simulated, in one process. A seed decides how a run trains and recovers, and its faults: messages that are lost, doubled,
+late and overtake each other; hosts that are killed, with or without notice, that stop and come back, zombies that
 continue after they were replaced; links that are cut, several together, restored one by one; full disks; a new driver. The
 invariants are those of `tests/support/simulated_hosts/invariants.py`, and synchronous training must end with the bits of a
 run in which nothing went wrong. Every seed is run twice, and all its events must be the same.
@@ -39,7 +39,7 @@ def _quiet() -> None:
 def _twice(seed: int) -> tuple[Outcome, bool]:
     """What came of a seed, and whether it was the same when it was run again."""
     first = run(seed)
-    return first, run(seed)[3:] == first[3:]
+    return first, run(seed)[4:] == first[4:]
 
 
 def outcomes(seeds: range, jobs: int) -> Iterator[tuple[Outcome, bool]]:
@@ -66,7 +66,10 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
             print(f"seed {outcome.seed} is not the same when it is run again", flush=True)
         if outcome.broken is not None:
             broken.append(outcome.seed)
-            print(f"seed {outcome.seed}, {outcome.configuration}: {outcome.broken}\n    {outcome.plan}", flush=True)
+            print(
+                f"seed {outcome.seed}, {outcome.configuration}, {outcome.recovery}: {outcome.broken}\n    {outcome.plan}",
+                flush=True,
+            )
     hours = (time.perf_counter() - begin) / 3600
     print(
         f"{count} seeds, each run twice: {len(broken)} with something that does not hold, {differ} that differ; "
@@ -88,10 +91,10 @@ def bugs(arguments: argparse.Namespace) -> dict[str, Any]:
         found[name] = None
         for seed in range(arguments.first, arguments.first + arguments.most):
             with put_in():
-                outcome = run(seed, gated=False)
+                outcome = run(seed, gated=False, recovery="rerun")
                 if outcome.broken is None:
                     continue
-                same = run(seed, gated=False)[3:] == outcome[3:]
+                same = run(seed, gated=False, recovery="rerun")[4:] == outcome[4:]
             found[name] = seed
             print(
                 f"{name}: found by seed {seed}, {'replayed' if same else 'NOT THE SAME AGAIN'}: {outcome.broken}",

@@ -22,6 +22,7 @@ FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
 HostsKind = Literal["inline", "processes", "ray"]
+Recovery = Literal["restart", "rerun", "reroute"]
 TraceKind = Literal["off", "sample", "full"]
 
 _OF_RAY_HOSTS, _OF_RAY_WORKERS = ("hosts_per_node", "cpus", "memory", "resource"), ("worker_cpus",)
@@ -177,6 +178,13 @@ class PipelineConfig(Section):
         description="if `pipeline.hosts` is not inline: the most losses without a finished epoch in between that a run "
         "survives",
     )
+    recovery: Recovery = Field(
+        default="rerun",
+        description="if `pipeline.hosts` is not inline, after a loss: restart: replacements begin from the newest "
+        "checkpoint; rerun: replacements begin from the newest weights and repeat the unfinished epoch; reroute: the "
+        "remaining hosts repeat it at once, and replacements join between two later epochs",
+        json_schema_extra=EXTERNAL,
+    )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
     ray: InstanceOf[RayConfig] = RayConfig()
 
@@ -310,7 +318,7 @@ class PipelineConfig(Section):
             )
 
     def _check_hosts(self) -> None:
-        for name in ("host_timeout", "max_losses"):
+        for name in ("host_timeout", "max_losses", "recovery"):
             if self.hosts == "inline" and not self._is_default(name):
                 got = "inline, where no host can be lost alone"
                 raise _conflict(f"pipeline.{name}", getattr(self, name), "pipeline.hosts=processes or ray", got)

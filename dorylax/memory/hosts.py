@@ -25,7 +25,8 @@ from dorylax.memory.estimate import Estimate, Phase, Process
 from dorylax.memory.phases import CODE, LIBRARIES, WORK, communities, phases
 from dorylax.ops.primitives.structure import Direction
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.spec import MemberSpec, spread
+from dorylax.pipeline.hosts.messages import MemberSpec
+from dorylax.pipeline.hosts.spec import spread
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost

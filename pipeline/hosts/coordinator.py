@@ -1,7 +1,8 @@
 """The driver's side of hosts: starts them, sends requests, and recovers from losses.
 
 The driver receives the weights after every epoch. Recovery is therefore the same for every loss, of one graph or parameter
-server or of all: a new generation of servers starts with the last version and repeats the interrupted epoch. That epoch is
+server or of all: a new generation of servers starts with the last version and repeats the interrupted epoch. The policy
+(`pipeline.recovery`) decides on which hosts, and whether a checkpoint replaces the last version. The repeated epoch is
 synchronous, which fills the buffers. In synchronous training it equals the lost one bit for bit; in asynchronous training
 the servers drop gradients that the version already contains.
 """
@@ -10,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
+from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.heartbeat import BEATS, Heartbeat
 from dorylax.pipeline.hosts.launcher import HostError, Launched, Launcher
@@ -23,16 +27,22 @@ from dorylax.pipeline.hosts.messages import (
     Assembly,
     EpochReport,
     HostState,
+    MemberSpec,
     RunState,
     host_address,
 )
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
 from dorylax.pipeline.recorder import Counters
+from dorylax.pipeline.recovery.base import Decision, EpochEnded, Event, Fleet, Joined, Lost, Noticed
+from dorylax.pipeline.recovery.catalogue import POLICIES
 from dorylax.pipeline.saved import InitialState, part_name
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.store.servers import Loss
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between attempts to start a replacement
 
 _CLOCK_READINGS = 8  # of each host, at the start
 
@@ -60,7 +70,7 @@ class Coordinator:
 
     Args:
         run: Settings shared by all hosts.
-        specs: Specification of each host.
+        home: Servers of each host at the start of the run.
         start: Initial state of training.
         launcher: Starts the hosts.
         clock: Clock of the driver.
@@ -74,13 +84,14 @@ class Coordinator:
         losses: Losses with their cost.
         run_state: State for a recovery; None before the end of the first epoch.
         generation: Current generation of the run.
+        held: Generation that received each held epoch; -1: none.
         begun: Clock seconds at the start of the run. The bill excludes earlier compilation.
     """
 
     def __init__(
         self,
         run: RunSpec,
-        specs: Sequence[HostSpec],
+        home: tuple[tuple[MemberSpec, ...], ...],
         start: InitialState,
         launcher: Launcher,
         *,
@@ -89,13 +100,19 @@ class Coordinator:
         on_loss: Callable[[Loss], None],
     ) -> None:
         config = run.config
-        self._run, self._specs, self._start, self._config = run, specs, start, config
+        self._start, self._config = start, config
+        names = [", ".join(member.name for member in members) for members in home]
+        self._specs = [HostSpec(run, number, name) for number, name in enumerate(names)]
+        self._policy, self._fleet = POLICIES[config.recovery], Fleet(home, home, frozenset())
+        self._joining = ClockScope(clock)  # starts of replacements in the background
+        self._checkpoint: RunState | None = None
+        self._next = start.epoch  # that the driver has not received yet
         self._launcher, self._clock, self._transport, self._on_loss = launcher, clock, transport, on_loss
         self.members = Members(
             [host_address("graph", server, config.servers) for server in range(config.servers)],
             [host_address("parameter", server, config.servers) for server in range(config.parameter_servers)],
         )
-        self._processes = [Address("process", number) for number in range(len(specs))]
+        self._processes = [Address("process", number) for number in range(len(home))]
         self.clocks: dict[Address, RemoteClock] = {}
         self.before = Counters()
         self.losses: list[Loss] = []
@@ -105,6 +122,7 @@ class Coordinator:
         self._reports: dict[Address, dict[str, Any]] = {}
         self.run_state: RunState | None = None
         self.finished: dict[int, float] = {}
+        self.held: dict[int, int] = {}
         self._synchronous_from: int | None = None
         self.generation = -1
         self.begun = 0.0
@@ -127,6 +145,7 @@ class Coordinator:
             HostError: A host could not be started.
         """
         self._launched = await self._launcher.launch(self._specs, self._ended)
+        self._fleet = self._fleet._replace(alive=frozenset(range(len(self._specs))))
         try:
             await self._during(self._assemble())
         except HostError as error:
@@ -162,11 +181,16 @@ class Coordinator:
         finally:
             self._training = False
 
-    def has_finished(self, epoch: int, loss: float, run_state: RunState) -> None:
-        """Record a finished epoch and the new state for a recovery."""
-        self.run_state = run_state
-        self.finished = {epoch: loss} | dict(run_state.losses)
-        self._in_a_row, self._since = 0, self._clock.now()
+    async def train(self, epoch: int) -> None:
+        """Train until every interval has finished an epoch, and record the new state for a recovery."""
+        if epoch not in self.finished:
+            new = [held for held, told in self.held.items() if told < self.generation and held >= epoch]
+            self.held |= dict.fromkeys(new, self.generation)
+            loss, run_state = await self.ask(LEDGER, "run", (epoch, sorted(new)))
+            self.run_state = run_state
+            self.finished = {epoch: loss} | dict(run_state.losses)
+            self._in_a_row, self._since = 0, self._clock.now()
+        self._next = max(self._next, epoch + 1)
 
     def has_worked(self, address: Address, worked: EpochReport, asked: float) -> None:
         """Record a server's counters and a reading of its clock, requested at time `asked`."""
@@ -177,9 +201,22 @@ class Coordinator:
         """Record that this epoch and all later ones are synchronous."""
         self._synchronous_from = epoch
 
+    def has_saved(self) -> None:
+        """Record that the run can begin again from its current state."""
+        self._checkpoint = self.run_state
+
+    async def rebalance(self) -> None:
+        """Move servers between two epochs if the policy wants to."""
+        decision = self._decide(EpochEnded())
+        if decision.action == "move":
+            await self._reassemble(decision, self._next)
+        else:
+            self._start_later(decision)
+
     def close(self) -> None:
         """Stop all hosts. A second call does nothing."""
         self._heartbeat.stop()
+        self._joining.cancel()
         if self._launched is not None:
             self._launched.close()
 
@@ -187,10 +224,16 @@ class Coordinator:
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """See `RequestHandler`."""
-        if kind != "silent":
+        if kind not in ("silent", "notice"):
             raise ValueError(f"the driver cannot answer {kind!r} from {sender}")
         generation, number = payload
-        if generation == self.generation and sender.index not in self._lost:
+        if kind == "notice":
+            if generation == self.generation and number in self._fleet.alive - self._fleet.leaving:
+                self._fleet = self._fleet._replace(leaving=self._fleet.leaving | {number})
+                _LOG.warning("%s: a notice that its host will vanish", self._specs[number].name)
+                self._start_later(self._decide(Noticed((number,), math.inf)))  # it does not say when
+            return
+        if generation == self.generation and sender.index not in self._lost and number in self._fleet.alive:
             if not self._accused:
                 self._clock.spawn(self._judge(generation), name="silence among hosts")
             self._accused.setdefault(number, set()).add(sender.index)
@@ -210,6 +253,10 @@ class Coordinator:
         self._ended(number, HostError(text, lost=True))
 
     def _ended(self, number: int, error: HostError) -> None:
+        if error.lost and not self._fleet.assigned[number]:  # no server waits for it
+            self._drop({number})
+            self._start_later(self._decide(Lost((number,))))
+            return
         if error.lost:
             self._lost.setdefault(number, error)
         if self._trouble.done() and not error.lost:
@@ -248,16 +295,25 @@ class Coordinator:
         begin, repeats = self._clock.now(), self._training
         wasted = begin - self._since if repeats else 0.0
         lost: dict[int, HostError] = {}
+        servers: dict[int, Sequence[Any]] = {}
+        until = self._next
         while True:
             lost |= self._lost
+            servers = {number: self._fleet.assigned[number] for number in self._lost} | servers
+            self._drop(self._lost)
             self._lost.clear()
             self._accused.clear()
             self._trouble = asyncio.get_running_loop().create_future()
             if self._in_a_row == self._config.max_losses:
                 raise self._given_up(lost)
             self._in_a_row += 1
+            decision = self._decide(Lost(tuple(sorted(lost.keys() - self._fleet.alive))))
+            if decision.since == "checkpoint":
+                self.run_state = self._checkpoint
+                self.finished = {} if self._checkpoint is None else dict(self._checkpoint.losses)
+            epoch = self._epoch
             try:
-                await self._during(self._reassemble(sorted(lost)))
+                await self._during(self._reassemble(decision, until))
                 break
             except HostError as another:
                 if not another.lost:
@@ -265,9 +321,9 @@ class Coordinator:
         now = self._clock.now()
         loss = Loss(
             generation=self.generation,
-            servers=[member.name for number in sorted(lost) for member in self._specs[number].members],
+            servers=[MemberSpec(*member).name for number in sorted(lost) for member in servers[number]],
             causes=list(dict.fromkeys(str(lost[number]) for number in sorted(lost))),
-            epoch=self._epoch,
+            epoch=epoch,
             repeats=repeats,
             wasted_seconds=wasted,
             recovery_seconds=now - begin,
@@ -286,16 +342,68 @@ class Coordinator:
             "(pipeline.max_losses); the run can be resumed from its newest checkpoint"
         )
 
-    async def _reassemble(self, lost: Sequence[int]) -> None:
+    def _decide(self, event: Event) -> Decision:
+        self._fleet = self._fleet._replace(
+            training=self._training,
+            synchronous=self._config.synchronous,
+            checkpoint=self._checkpoint is not None or self._start.saved is not None,
+        )
+        decision = self._policy.decide(self._fleet, event)
+        _LOG.debug("%s: %s: %s", type(event).__name__, decision.action, decision.reason)
+        return decision
+
+    async def _reassemble(self, decision: Decision, until: int) -> None:
+        """Carry out "move", and repeat the epochs before `until` that the state lacks."""
         assert self._launched is not None
         self._heartbeat.stop()
-        try:
-            await self._launched.replace(lost)
-        except HostError as error:
-            if error.lost:
-                self._lost |= dict.fromkeys(lost, error)
-            raise
+        self._fleet = self._fleet._replace(assigned=decision.assigned)
+        if decision.wait:
+            self._joining.cancel()
+            self._fleet = self._fleet._replace(starting=frozenset())
+            self._drop(decision.start)
+            try:
+                await self._launched.replace(decision.start)
+            except HostError as error:
+                if error.lost:
+                    self._lost |= dict.fromkeys(decision.start, error)
+                raise
+            self._fleet = self._fleet._replace(alive=self._fleet.alive.union(decision.start))
+        fleet = self._fleet
+        self._drop(number for number in fleet.leaving if not fleet.assigned[number])
+        self._start_later(decision._replace(start=self._fleet.vacant))
         await self._assemble()
+        for epoch in range(self._epoch, until):
+            await self.train(epoch)
+            await self.ask_all(self.members.all, "worked", epoch)
+
+    def _drop(self, hosts: Iterable[int]) -> None:
+        """Regard hosts as gone; the start of a replacement ends those that run."""
+        gone = frozenset(hosts)
+        self._fleet = self._fleet._replace(alive=self._fleet.alive - gone, leaving=self._fleet.leaving - gone)
+
+    def _start_later(self, decision: Decision) -> None:
+        """Start hosts in the background for which a decision does not wait."""
+        new = [] if decision.wait else [number for number in decision.start if number not in self._fleet.starting]
+        self._fleet = self._fleet._replace(starting=self._fleet.starting.union(new))
+        for number in new:
+            self._joining.spawn(self._join(number), name=f"replacement of host {number}")
+
+    async def _join(self, number: int) -> None:
+        assert self._launched is not None
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._launched.replace([number])
+                break
+            except HostError as error:
+                _LOG.warning(
+                    "no replacement for %s yet, next attempt in %g s: %s", self._specs[number].name, pause, error
+                )
+            await self._clock.sleep(pause, (number,))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        fleet = self._fleet
+        self._fleet = fleet._replace(alive=fleet.alive | {number}, starting=fleet.starting - {number})
+        self._start_later(self._decide(Joined((number,))))
 
     @property
     def _epoch(self) -> int:
@@ -307,21 +415,25 @@ class Coordinator:
         self.generation += 1
         self._transport.renew(self.generation)
         peers: dict[Address, str] = {}
-        for process, one, endpoint in zip(self._processes, self._specs, self._launched.endpoints, strict=True):
-            peers[process] = endpoint
-            for role, index in one.members:
+        alive = sorted(self._fleet.alive)
+        processes = [self._processes[number] for number in alive]
+        for number in alive:
+            endpoint = self._launched.endpoints[number]
+            peers[self._processes[number]] = endpoint
+            for role, index in self._fleet.assigned[number]:
                 peers[Address(role, index)] = peers[host_address(role, index, self._config.servers)] = endpoint
                 if role == "graph":
                     peers[Address("evaluation", index)] = endpoint
         peers[LEDGER] = peers[self.members.parameters[0]]
         self._transport.connect(peers)
-        self._heartbeat.watch(range(len(self._processes)))
+        self._heartbeat.watch(alive)
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
         book.append((DRIVER.role, DRIVER.index, self._transport.endpoint))
         saved = self._start.saved
         fills = self.run_state is not None or saved is None or not saved.holds_buffers
-        assembly = Assembly(self.generation, book, self._epoch, fills)
-        for reports in await self.ask_all(self._processes, "assemble", assembly):
+        assigned = tuple(tuple(MemberSpec(*server) for server in servers) for servers in self._fleet.assigned)
+        assembly = Assembly(self.generation, book, assigned, self._epoch, fills)
+        for reports in await self.ask_all(processes, "assemble", assembly):
             self._reports |= {
                 Address(role, index): report for role, index, report in reports
             }  # new hosts have no counters
@@ -336,7 +448,7 @@ class Coordinator:
         if not self.generation and saved is not None:  # an earlier process paid for the setup
             self.begun = self._clock.now()
         await self._begin(constants)
-        await self.ask_all(self._processes, "begun")
+        await self.ask_all(processes, "begun")
 
     async def _begin(self, constants: list[Any]) -> None:
         if (run_state := self.run_state) is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+from collections.abc import Sequence
 from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.hosts.heartbeat import Heartbeat
 from dorylax.pipeline.hosts.members import GraphMember, HostMember, ParameterMember
-from dorylax.pipeline.hosts.messages import DRIVER, Assembly
+from dorylax.pipeline.hosts.messages import DRIVER, Assembly, MemberSpec
 from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport.base import Address, HostTransport, Role
@@ -25,7 +27,7 @@ class Host:
 
     Args:
         number: Number of the host.
-        spec: Servers of the host.
+        spec: Settings of the host.
         clock: Clock of the process.
         transport: Transport to the other processes.
         alone: Whether the process belongs to the host alone, so that the host may control garbage collection.
@@ -42,6 +44,7 @@ class Host:
         self._spec, self._clock, self._transport, self._alone = spec, clock, transport, alone
         self._scope = ClockScope(clock)
         self._members: list[HostMember] = []
+        self._noticed = False
         self._assembling = asyncio.Lock()
         self._heartbeat = Heartbeat(self._address, transport, clock, spec.run.config.host_timeout, self._silent)
         transport.register(self._address, self)
@@ -77,19 +80,22 @@ class Host:
         self._scope = ClockScope(self._clock)
         # In a thread, because it may take a minute and heartbeats must continue.
         maker = self._scope.workers("program", 1)
-        await maker.run(self._make_program, seconds=0.0, order=(assembly.generation,))
-        for one in self._spec.members:
+        members = assembly.assigned[self._address.index]
+        await maker.run(functools.partial(self._make_program, members), seconds=0.0, order=(assembly.generation,))
+        for one in members:
             kind = GraphMember if one.role == "graph" else ParameterMember
             self._members.append(kind(one, self._spec.run, assembly, self._scope, self._transport))
         others = {Address(role, index) for role, index, _ in assembly.book if role == "process"} - {self._address}
         self._heartbeat.watch(sorted(one.index for one in others))
+        if self._noticed:
+            self.notice()
         return reports
 
-    def _make_program(self) -> None:
+    def _make_program(self, members: Sequence[MemberSpec]) -> None:
         """Create the program that all servers of this host share."""
         run = self._spec.run
         run.prepared  # noqa: B018
-        if any(one.role == "graph" for one in self._spec.members):
+        if any(one.role == "graph" for one in members):
             sizes = StageSizes(*run.sizes)
             run.prepared.functions(sizes, of_workers=run.config.runs_stages)
             if run.sums is not None:
@@ -108,6 +114,15 @@ class Host:
         self._scope.spawn(
             self._transport.request(self._address, DRIVER, "silent", told, num_bytes=0, order=told), name="silence"
         )
+
+    def notice(self) -> None:
+        """Tell the driver that this host will vanish soon, so that its servers leave it between two epochs."""
+        self._noticed = True
+        if self._transport.generation >= 0:  # otherwise with the first generation
+            told = self._transport.generation, self._address.index
+            self._scope.spawn(
+                self._transport.request(self._address, DRIVER, "notice", told, num_bytes=0, order=told), name="notice"
+            )
 
     def end(self) -> None:
         """Request the end of the host. A second call does nothing."""

@@ -41,7 +41,7 @@ class Launched(Protocol):
     endpoints: list[str]
 
     async def replace(self, numbers: Sequence[int]) -> None:
-        """Kill these hosts, and restart each with its spec.
+        """Kill those of these hosts that run, and start each with its spec.
 
         Raises:
             HostError: A host could not be started.

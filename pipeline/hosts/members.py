@@ -22,9 +22,10 @@ from dorylax.pipeline.hosts.messages import (
     EpochReport,
     Evaluate,
     HostState,
+    MemberSpec,
     host_address,
 )
-from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
+from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.hosts.status import LedgerHandler, Listener, Reporter
 from dorylax.pipeline.interval_data import MASKS, ROWS, row_name, stored_values
 from dorylax.pipeline.member import Member

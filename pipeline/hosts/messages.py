@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dorylax.pipeline.parameters.records import Tree
 from dorylax.pipeline.staleness import Allowance
@@ -14,6 +14,23 @@ DRIVER, LEDGER = Address("driver", 0), Address("ledger", 0)
 def host_address(role: str, index: int, servers: int) -> Address:
     """Return the address of a server for the driver: graph servers first, then parameter servers."""
     return Address("host", index if role == "graph" else servers + index)
+
+
+class MemberSpec(NamedTuple):
+    """One server of a run.
+
+    Attributes:
+        role: Kind of server.
+        number: Number within the kind.
+    """
+
+    role: Literal["graph", "parameter"]
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.role} server {self.number}"
 
 
 class Status(NamedTuple):
@@ -70,12 +87,14 @@ class Assembly(NamedTuple):
     Attributes:
         generation: Number from 0; hosts ignore lower ones than their own.
         book: Role, index and endpoint of every server.
+        assigned: Servers of each host.
         epoch: First epoch to train.
         fills_ghosts: Whether that epoch is synchronous, because no buffers are restored.
     """
 
     generation: int
     book: list[tuple[Role, int, str]]
+    assigned: tuple[tuple[MemberSpec, ...], ...]
     epoch: int
     fills_ghosts: bool
 

@@ -3,7 +3,8 @@
 A plain process reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends with
 status 0 at the driver's request. An error is another line. The end of the input ends the process too: the driver is gone, or
 has closed the run. The process then has some seconds to remove its files, whatever it computes. The driver copies
-its standard error, with the host's name before each line.
+its standard error, with the host's name before each line. SIGTERM is the notice that the host will vanish: its servers leave
+it between two epochs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import logging
 import os
 import queue
+import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -123,6 +125,8 @@ def live(
                 lives = Host(spec.number, dataclasses.replace(spec, run=run), clock, transport)
                 cleanup.callback(lives.close)
                 if gone is not None:
+                    # What the agent of a preemptible node sends after a notice.
+                    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lives.notice)
                     gone.add_done_callback(_in_loop(asyncio.get_running_loop(), lives.end))
                 ready(transport.endpoint)
                 await lives.ended

@@ -85,7 +85,8 @@ class Processes:
     async def replace(self, numbers: Sequence[int]) -> None:
         """See `Launched`."""
         for number in numbers:
-            self._processes.pop(number).kill()
+            if (process := self._processes.pop(number, None)) is not None:  # None after a failed start
+                process.kill()
         await self.start(numbers)
 
     @property

@@ -18,7 +18,7 @@ from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.hosts.coordinator import Coordinator
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.messages import LEDGER, EpochReport, Evaluate
-from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
+from dorylax.pipeline.hosts.spec import RunSpec, spread
 from dorylax.pipeline.recorder import Counters, Trace
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import InitialState, Saved, part_name
@@ -69,9 +69,7 @@ class HostsRun(PipelineRun):
         super().__init__(clock=clock, begun=0.0, seconds_before=0.0, saved=start.saved, **others)  # set by `_start`
         self._trace, self._cleanup = trace, cleanup
         config = spec.config
-        hosts = spread(config.servers, config.parameter_servers, config.num_hosts)
-        self._specs = [HostSpec(spec, number, members) for number, members in enumerate(hosts)]
-        self._held: dict[int, int] = {}  # held epoch -> generation that received the hold
+        self._home = tuple(spread(config.servers, config.parameter_servers, config.num_hosts))
         self._evaluations, self._saves = itertools.count(), itertools.count(1)
         try:
             clock.run(self._start(spec, start, launcher, make_transport))
@@ -85,7 +83,7 @@ class HostsRun(PipelineRun):
         transport = make_transport()
         self._cleanup.callback(transport.close)
         self._hosts = Coordinator(
-            spec, self._specs, start, launcher, clock=self._clock, transport=transport, on_loss=self._on_loss
+            spec, self._home, start, launcher, clock=self._clock, transport=transport, on_loss=self._on_loss
         )
         self._cleanup.callback(self._hosts.close)
         await self._hosts.begin()
@@ -94,14 +92,15 @@ class HostsRun(PipelineRun):
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts receive it with the next epoch."""
-        self._held[epoch] = -1
+        self._hosts.held[epoch] = -1
 
     def _finish(self, epoch: int) -> tuple[float, tuple[Tree, Tree, Tree], list[ServerMetrics]]:
+        self._run(self._hosts.rebalance)
         with self._hosts.training():
             worked = self._run(lambda: self._train(epoch))
         run_state = self._hosts.run_state
         assert run_state is not None
-        self._held = {held: told for held, told in self._held.items() if held > epoch}
+        self._hosts.held = {held: told for held, told in self._hosts.held.items() if held > epoch}
         servers = []
         for address, found in worked.items():
             servers.append(from_dict(found.metrics))
@@ -113,17 +112,14 @@ class HostsRun(PipelineRun):
 
     async def _train(self, epoch: int) -> dict[Address, EpochReport]:
         hosts = self._hosts
-        if epoch not in hosts.finished:
-            new = [held for held, told in self._held.items() if told < hosts.generation and held >= epoch]
-            self._held |= dict.fromkeys(new, hosts.generation)
-            hosts.has_finished(epoch, *await hosts.ask(LEDGER, "run", (epoch, sorted(new))))
+        await hosts.train(epoch)
         found = await asyncio.gather(*(self._worked(address, epoch) for address in hosts.members.all))
         return dict(zip(hosts.members.all, found, strict=True))
 
     def drain(self) -> int:
         """See `PipelineRun`."""
         epoch = int(self._run(lambda: self._hosts.ask(LEDGER, "drain")))
-        self._held[epoch] = self._hosts.generation
+        self._hosts.held[epoch] = self._hosts.generation
         return epoch
 
     def _synchronise(self) -> int:
@@ -154,6 +150,7 @@ class HostsRun(PipelineRun):
             controllers=[controller for controller, _ in saved],
             servers={"graph": [counts for _, counts in saved], "parameter": [counts for _, counts in known]},
         )
+        hosts.has_saved()
         if synchronous:
             return Saved({}, record)
         generation = hosts.generation

@@ -8,7 +8,7 @@ import logging
 import pickle
 import sys
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import cloudpickle
 import jax
@@ -23,6 +23,7 @@ from dorylax.pipeline.hosts.messages import (
     EpochReport,
     Evaluate,
     HostState,
+    MemberSpec,
     RunState,
     Status,
 )
@@ -38,7 +39,19 @@ from dorylax.store.arrays import Part
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Completed),
     *(Pulled, Push, Step),
-    *(Status, AllowanceUpdate, Allowance, Assembly, RunState, HostState, EpochReport, Evaluate, Evaluated, Part),
+    *(
+        Status,
+        AllowanceUpdate,
+        Allowance,
+        Assembly,
+        MemberSpec,
+        RunState,
+        HostState,
+        EpochReport,
+        Evaluate,
+        Evaluated,
+        Part,
+    ),
 )
 
 
@@ -102,42 +115,20 @@ class RunSpec(Job):
         return Codec(_TYPES, trees)
 
 
-class MemberSpec(NamedTuple):
-    """One server of a run.
-
-    Attributes:
-        role: Kind of server.
-        number: Number within the kind.
-    """
-
-    role: Literal["graph", "parameter"]
-    number: int
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-        return f"{self.role} server {self.number}"
-
-
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostSpec:
-    """Specification of one host.
+    """Specification of one host. `Assembly` has its servers, which may change with each generation.
 
     Attributes:
         run: Settings shared by all hosts.
         number: Number of the host.
-        members: Servers in the host.
+        name: Name in messages: the servers of the host at the start of the run.
     """
 
     run: RunSpec
     number: int
-    members: tuple[MemberSpec, ...]
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-        return ", ".join(member.name for member in self.members)
+    name: str
 
     def to_bytes(self) -> bytes:
         """Serialize for a private channel. The bytes hold secrets, and reading them runs code."""

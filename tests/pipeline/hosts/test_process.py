@@ -13,7 +13,7 @@ from support.pipelines import make_hosts_pipeline, messy_data
 from dorylax.machine import CORES
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.process import live
-from dorylax.pipeline.hosts.spec import HostSpec, spread
+from dorylax.pipeline.hosts.spec import HostSpec
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_a_driver_that_goes_after_its_host_has_failed_is_no_error(caplog: pytest
         raise ArithmeticError("nobody to tell")
 
     with contextlib.ExitStack() as cleanup:
-        spec = HostSpec(pipeline.spec(settings, cleanup), 0, spread(settings.servers, 1, None)[0])
+        spec = HostSpec(pipeline.spec(settings, cleanup), 0, "graph server 0")
         with pytest.raises(ArithmeticError, match="nobody to tell"):
             live(spec.to_bytes(), fails, gone=gone)
     with caplog.at_level(logging.DEBUG):
@@ -55,7 +55,7 @@ def test_the_clock_knows_when_a_host_has_one_core(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(CORES, cores)
     monkeypatch.setattr("dorylax.clock.RealClock", clock)
     with contextlib.ExitStack() as cleanup:
-        spec = HostSpec(pipeline.spec(settings, cleanup), 0, spread(settings.servers, 1, None)[0])
+        spec = HostSpec(pipeline.spec(settings, cleanup), 0, "graph server 0")
         with pytest.raises(ArithmeticError, match="that is all"):
             live(spec.to_bytes(), lambda _: None)
     assert made == [one_core]

@@ -44,9 +44,9 @@ class Fault(NamedTuple):
         early: whether it begins while hosts start.
         at: seconds since they began to start, or else since they had.
         kind: "kill", "lose" (killed, and nobody is told), "stop" (as by SIGSTOP), "stall" (its threads get no further, while
-            it answers), or "cut".
+            it answers), "cut", or "notice" (that it will be killed).
         process: of what is killed, stopped or stalled.
-        lasts: seconds of a stop or a stall.
+        lasts: seconds of a stop or a stall, or from a notice to the end.
         links: of what is cut.
     """
 
@@ -120,6 +120,21 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
         disk_errors=float(rng.choice([0.0, 0.3])),
         evaluates=0.5,
         drain=int(rng.integers(epochs)) if rng.random() < 0.5 else None,
+    )
+
+
+def draw_notices(rng: np.random.Generator, processes: int, plan: Plan) -> tuple[Fault, ...]:
+    """Notices in a run besides the faults of a plan."""
+    most = _TRAINING[0] + _TRAINING[1] * plan.weather.delay + _TRAINING[2] * plan.task_seconds
+    return tuple(
+        Fault(
+            early=False,
+            at=float(rng.uniform(0, most)),
+            kind="notice",
+            process=int(rng.integers(processes)),
+            lasts=float(rng.uniform(0, most)),
+        )
+        for _ in range(rng.integers(0, 3))
     )
 
 

@@ -116,6 +116,10 @@ class Process:
         self.transport = SimulatedTransport(network, own, endpoint=endpoint, on_stale=on_stale)
         self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
+    def notice(self) -> None:
+        """Tells it that it will vanish."""
+        self._host.notice()
+
     def kill(self) -> None:
         """Ends it between two instants."""
         self.transport.close()
@@ -193,6 +197,14 @@ class SimulatedLauncher:
                 on_stale=self._on_stale,
             )
             self.endpoints[number] = process.transport.endpoint
+
+    async def notice(self, number: int, seconds: float) -> None:
+        """Tells a process, if it lives, that it will vanish, and kills it then, unless it is replaced before."""
+        if (process := self._processes.get(number)) is not None:
+            process.notice()
+            await self._clock.sleep(seconds, (number,))
+            if self._processes.get(number) is process:
+                self.kill(number, told=True)
 
     def kill(self, number: int, *, told: bool) -> bool:
         """Kills a process, if it lives; the driver may be told of that, or has to notice."""

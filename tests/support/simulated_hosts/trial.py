@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import tempfile
@@ -31,7 +32,7 @@ from dorylax.store.base import StorageError
 from dorylax.store.durable import is_temporary
 from dorylax.trainer.step.objective import CLASSES
 from support.simulated_hosts.disks import failing
-from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
+from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw, draw_notices
 from support.simulated_hosts.invariants import BrokenError, Invariants
 from support.simulated_hosts.network import Network, SimulatedTransport
 from support.simulated_hosts.processes import ProcessClock, SimulatedLauncher
@@ -39,6 +40,7 @@ from support.simulated_hosts.shortcuts import taken
 
 EPOCHS = 6
 _BARRIERS = (3,)
+POLICIES = ("restart", "rerun", "reroute")
 _HANGS_SECONDS = 120.0
 _USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 2.0, "max_losses": 1000}
 
@@ -68,7 +70,7 @@ class Outcome(NamedTuple):
     """What came of a seed.
 
     Attributes:
-        seed, configuration, plan: what it was.
+        seed, configuration, recovery, plan: what it was.
         broken: what does not hold; None where all does.
         events: the hash of all that happened.
         seconds: of the simulation.
@@ -79,6 +81,7 @@ class Outcome(NamedTuple):
 
     seed: int
     configuration: str
+    recovery: str
     plan: Plan
     broken: str | None
     events: str
@@ -146,19 +149,25 @@ def warm() -> None:
         _undisturbed(configuration)
 
 
-def run(seed: int, *, gated: bool = True) -> Outcome:
+def run(seed: int, *, gated: bool = True, recovery: str | None = None) -> Outcome:
     """Runs a seed.
 
     Args:
         seed: draws the configuration, and all that happens.
         gated: False: intervals run ahead from the beginning, where the stability gate would be closed.
+        recovery: the policy; None: the seed draws it, and notices.
     """
     rng = np.random.default_rng(seed)
     configuration = list(CONFIGURATIONS)[rng.integers(len(CONFIGURATIONS))]
     config = _pipeline(configuration, gated)[0].config
-    plan = draw(rng, len(spread(config.servers, config.parameter_servers, config.num_hosts)), EPOCHS)
+    processes = spread(config.servers, config.parameter_servers, config.num_hosts)
+    plan = draw(rng, len(processes), EPOCHS)
     wanted = _undisturbed(configuration) if config.synchronous else None
-    world = _World(configuration, rng, plan, gated=gated)
+    if recovery is None:
+        also = np.random.default_rng([seed, 1])
+        recovery = str(also.choice(POLICIES))
+        plan = plan._replace(faults=plan.faults + draw_notices(also, len(processes), plan))
+    world = _World(configuration, rng, plan, gated=gated, recovery=recovery)
     broken = None
     try:
         with contextlib.closing(world):
@@ -169,20 +178,38 @@ def run(seed: int, *, gated: bool = True) -> Outcome:
         broken = f"{type(error).__name__}: {error}"
     network = world.network
     return Outcome(
-        seed, configuration, plan, broken, network.events.hexdigest(), world.clock.now(), network.count, world.counts()
+        seed,
+        configuration,
+        recovery,
+        plan,
+        broken,
+        network.events.hexdigest(),
+        world.clock.now(),
+        network.count,
+        world.counts(),
     )
 
 
 class _World:
     """A clock, a network, processes, a driver, and whoever breaks them."""
 
-    def __init__(self, configuration: str, rng: np.random.Generator, plan: Plan, *, gated: bool = True) -> None:
+    def __init__(
+        self,
+        configuration: str,
+        rng: np.random.Generator,
+        plan: Plan,
+        *,
+        gated: bool = True,
+        recovery: str = "rerun",
+    ) -> None:
         self.clock = VirtualClock()
         self.network = Network(self.clock, rng, plan.weather)
         self._rng, self._plan = rng, plan
-        self._pipeline, self._spec, _ = _pipeline(configuration, gated)
-        self._parts = self._pipeline.parts
-        self._config = self._pipeline.config
+        pipeline, spec, _ = _pipeline(configuration, gated)
+        self._parts = pipeline.parts
+        self._config = pipeline.config.model_copy(update={"recovery": recovery})
+        self._spec = copy.copy(spec)  # with its program, unlike `dataclasses.replace`
+        object.__setattr__(self._spec, "config", self._config)
         self._drivers = self._resumed = self._lost = self._lost_before = 0
         self._incarnations = itertools.count(1)
         self._run: HostsRun | None = None
@@ -354,6 +381,8 @@ class _World:
                 raise _DriverLostError
             case "kill" | "lose":
                 self._launcher.kill(fault.process, told=fault.kind == "kill")
+            case "notice":
+                await self._launcher.notice(fault.process, fault.lasts)
             case "stop" | "stall":
                 halted = network.stopped if fault.kind == "stop" else network.stalled
                 endpoint = self._endpoint(fault.process)
