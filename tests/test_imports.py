@@ -15,7 +15,6 @@ FLOORS = (
         "errors",
         "version",
         "near_matches",
-        "native_library",
         "processes",
         "signals",
         "machine",
