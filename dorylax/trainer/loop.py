@@ -19,13 +19,13 @@ from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, Stopped, TrainingError, TrainResult
+from dorylax.signals import StopRequests
 from dorylax.store.metrics import MetricsWriter
 from dorylax.store.servers import ServersWriter
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.runners.base import EpochRunner, Evaluate
 from dorylax.trainer.saving.run_files import RunFiles
-from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.trained import TrainedModel
 

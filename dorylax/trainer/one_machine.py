@@ -23,10 +23,9 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.footprint.of_trainer import estimate_trainer
-from dorylax.trainer.step.arrays import TrainingArrays
-from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.step.compiled import TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
-from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.step.gradient import Forward, Gradient
 from dorylax.trainer.streamed import StreamedRun
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
@@ -42,6 +41,7 @@ class OneMachine:
         data: The user's data; shards support only `order` and `forward`.
         single: Settings of one machine's step.
         checked: Results of the model check.
+        seed: Seed of the run.
         evaluates_only: Whether something else trains.
         scratch: Folder for the files of a streamed run, unless the settings name one.
 
@@ -57,6 +57,7 @@ class OneMachine:
         single: SingleConfig,
         *,
         checked: Checked,
+        seed: int,
         evaluates_only: bool = False,
         scratch: Path | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class OneMachine:
         self._edge_ids = checked.edge_ids
         self._row_outputs = checked.row_outputs
         self._evaluates_only = evaluates_only
+        self._seed = seed
         self._scratch = scratch if single.scratch is None else Path(single.scratch)
         self._gradient: Gradient | None = None
         self._checked_seconds = 0.0
@@ -123,7 +125,7 @@ class OneMachine:
             if limit is None:
                 raise SplitError("this system does not say how much memory there is: give single.memory_limit")
             self._streamed = StreamedRun(
-                self._parts, data, self._spec, self._functions.objective, limit=limit, scratch=self._scratch
+                self._parts, data, self._spec, self._functions, seed=self._seed, limit=limit, scratch=self._scratch
             )
         except SplitError as error:
             self._refusal = f"{' '.join([otherwise, 'cannot be streamed from disk', *more])}: {error}"

@@ -29,6 +29,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.signals import StopRequests
 from dorylax.store.run_directory import RunDirectory, UserCode, held
 from dorylax.tasks import make_task
 from dorylax.tasks.base import Task
@@ -43,11 +44,9 @@ from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
-from dorylax.trainer.runners.streamed import StreamedRunner
 from dorylax.trainer.saving.content import describe_run
 from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
-from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import LOSSES, Loss, Objective
 from dorylax.trainer.trained import InputSpec, TrainedModel
@@ -245,6 +244,7 @@ class Trainer:
             examples,
             self._single,
             checked=checked,
+            seed=seed,
             evaluates_only=pipeline is not None,
             scratch=self.run_directory,
         )
@@ -562,7 +562,7 @@ class Trainer:
         machine.decide()
         _ = machine.order
         if machine.streamed is not None:
-            return StreamedRunner(self._functions, machine.streamed, self._parts.streams, seed=self.options.seed)
+            return machine.streamed
         return SingleRunner(
             self._functions,
             gradient,

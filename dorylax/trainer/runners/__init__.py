@@ -1,1 +1,1 @@
-"""Runners of epochs: `base.EpochRunner` is the contract; `single`, `streamed` and `pipelined` are independent."""
+"""Runners of epochs: `base.EpochRunner` is the contract; `dorylax.trainer.streamed` is a third one, beside its plan."""

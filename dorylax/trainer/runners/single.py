@@ -12,7 +12,7 @@ import numpy as np
 from dorylax.program.model.base import Tree
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.compiled import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
 
