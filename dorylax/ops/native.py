@@ -37,7 +37,6 @@ _HANDLERS = (
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, jax.numpy.dtype(jax.numpy.bfloat16): 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
 _PLAIN = contextvars.ContextVar("plain", default=False)
-_SUFFIXES = (".so", ".dylib", ".dll")
 _NOT_BUILT = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
 
 InstructionSet = Literal["avx512", "avx2", "baseline"]
@@ -228,7 +227,7 @@ def _library() -> ctypes.CDLL:
 
 
 def library_files() -> Iterator[Path]:
-    """Yield the files that may be the library: beside this module first, then in each `dorylax/ops` on the import path.
+    """Return the files that may be the library: next to this module first, then in each `dorylax/ops` on the import path.
 
     In a checkout, the sources come from the checkout and the library from the installed package.
     """
@@ -236,10 +235,8 @@ def library_files() -> Iterator[Path]:
         Path(__file__).resolve().parent,
         *(Path(entry or ".").resolve() / "dorylax" / "ops" for entry in sys.path),
     ]
-    for folder in dict.fromkeys(folders):
-        for suffix in _SUFFIXES:
-            if (path := folder / f"libdorylax_ops{suffix}").is_file():
-                yield path
+    paths = (folder / f"libdorylax_ops{end}" for folder in dict.fromkeys(folders) for end in (".so", ".dylib", ".dll"))
+    return filter(Path.is_file, paths)
 
 
 @functools.cache

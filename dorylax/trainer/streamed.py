@@ -39,7 +39,7 @@ from dorylax.streaming.spare import give_back_freed_memory
 from dorylax.streaming.units import Units
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.model_parts import further_inputs
-from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
+from dorylax.trainer.runner import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.compiled import TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective

@@ -1,8 +1,8 @@
 """`Trainer` trains a model on the whole graph, epoch by epoch, on one machine or with a pipeline.
 
-This module holds the public methods. `loop` orders the steps of a run, `runners` train an epoch, `one_machine` holds the
-data and the gradient function of one machine, and `step` the mathematics. `dorylax.runs.result` defines the reported
-numbers; `saving` writes the run directory.
+This module holds the public methods. `loop` orders the steps of a run. `one_machine`, `streamed` and `pipelined` train an
+epoch, each as a `runner`, and `step` holds the mathematics. `dorylax.runs.result` defines the reported numbers; `saving`
+writes the run directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.result import TrainingError, TrainResult
-from dorylax.signals import StopRequests
 from dorylax.store.run_directory import RunDirectory, UserCode, held
 from dorylax.tasks import make_task
 from dorylax.tasks.base import Task
@@ -37,14 +36,12 @@ from dorylax.tasks.vertices import VertexPrediction
 from dorylax.terminal.output import print_error
 from dorylax.terminal.session import is_interactive
 from dorylax.trainer import from_config
-from dorylax.trainer.loop import TrainingLoop
-from dorylax.trainer.loop_state import LoopState, to_host
+from dorylax.trainer.loop import StopRequests, TrainingLoop
+from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.model_parts import further_inputs, parts_of
-from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.runners.base import EpochRunner
-from dorylax.trainer.runners.pipelined import PipelineRunner
-from dorylax.trainer.runners.single import SingleRunner
-from dorylax.trainer.saving.content import describe_run
+from dorylax.trainer.one_machine import OneMachine, SingleRunner
+from dorylax.trainer.pipelined import PipelineRunner
+from dorylax.trainer.runner import EpochRunner
 from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.step.functions import step_functions
@@ -529,11 +526,12 @@ class Trainer:
     def _with(self, params: Tree, state: Tree) -> TrainedModel:
         """Return the model with copies of an epoch's parameters and carried state."""
         spec = InputSpec.of(self._own, shapes_of(self.data))
-        host = to_host((params, state))
+        params, state = to_host((params, state))
         prepared = {} if self._config is None else self._config["data"]
         return TrainedModel(
             self._own,
-            *host,
+            params,
+            state,
             spec=spec,
             edge_ids=self._edge_ids,
             data=self.data.name,

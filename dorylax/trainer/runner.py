@@ -1,4 +1,7 @@
-"""Contract of the runners, which train one epoch after the other; the trainer evaluates, records and saves epochs."""
+"""The contract of runners, which train one epoch after the other: `one_machine`, `streamed` and `pipelined` have one each.
+
+The trainer evaluates, records and saves epochs.
+"""
 
 from __future__ import annotations
 
