@@ -15,7 +15,6 @@ FLOORS = (
         "errors",
         "version",
         "near_matches",
-        "native_library",
         "processes",
         "signals",
         "machine",
@@ -44,7 +43,7 @@ LAZY = {
     "dorylax.environment": "what reads a run's directory needs no kernels",
     "dorylax.serverless.backends.local.worker": "JAX takes a second, in which the end of the input must be seen",
     "dorylax.serverless.backends.ray.worker": "JAX, whose seconds count as a start and not as a wait for room",
-    "dorylax.trainer.runners.pipelined": "one machine needs no pipeline",
+    "dorylax.trainer.pipelined": "one machine needs no pipeline",
 }
 """Modules, or all below a package, that import in functions, and why."""
 

@@ -10,7 +10,7 @@ from flax import nnx
 from dorylax.layers import GCN, GraphSAGE
 from dorylax.runs.result import EpochRecord, TrainResult
 from dorylax.trainer import Trainer
-from dorylax.trainer.runners.single import SingleRunner
+from dorylax.trainer.one_machine import SingleRunner
 from sides.problem import Problem
 from sides.recorder import HIDDEN, Recorder, Settings
 

@@ -1,4 +1,4 @@
-"""Optimizers by name, and the options of each with their defaults. `dorylax.trainer.optimizer` builds them."""
+"""Optimizers by name, and the options of each with their defaults. `dorylax.trainer.from_config` builds them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The native CPU kernels: loading the library, registering it with XLA, and calling it on NumPy buffers.
 
-`dorylax.native_library` locates the library. Without it, the operators run as plain JAX, and the first one to be lowered
-warns.
+The library is a shared object without Python's C API, built when dorylax is installed (CMakeLists.txt). Without it, the
+operators run as plain JAX, and the first one to be lowered warns.
 
 `DORYLAX_NATIVE=0` in the environment turns the library off; `DORYLAX_NATIVE=avx512|avx2|baseline` chooses its instruction
 set, by default the best that the processor supports.
@@ -15,14 +15,14 @@ import ctypes
 import dataclasses
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
-
-from dorylax.native_library import SWITCH, candidates, is_off
 
 _ABI = 7  # of kernel/capi.cc and kernel/ffi.cc; a library with another number is not used
 _HANDLERS = (
@@ -226,14 +226,27 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+def library_files() -> Iterator[Path]:
+    """Return the files that may be the library: next to this module first, then in each `dorylax/ops` on the import path.
+
+    In a checkout, the sources come from the checkout and the library from the installed package.
+    """
+    folders = [
+        Path(__file__).resolve().parent,
+        *(Path(entry or ".").resolve() / "dorylax" / "ops" for entry in sys.path),
+    ]
+    paths = (folder / f"libdorylax_ops{end}" for folder in dict.fromkeys(folders) for end in (".so", ".dylib", ".dll"))
+    return filter(Path.is_file, paths)
+
+
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """Return the library, registered with XLA, or the reason for its absence."""
-    wanted = os.environ.get(SWITCH, "")
-    if is_off():
+    wanted = os.environ.get("DORYLAX_NATIVE", "")
+    if wanted == "0":
         return None, "DORYLAX_NATIVE=0 turns it off"
     reason = _NOT_BUILT
-    for path in candidates("ops", "libdorylax_ops"):
+    for path in library_files():
         try:
             library = ctypes.CDLL(str(path))
             abi = library.dorylax_abi()
@@ -277,7 +290,7 @@ def _declare(library: ctypes.CDLL) -> None:
 @functools.cache
 def _warn_once() -> None:
     _, reason = _load()
-    if is_off():  # on request, so no warning
+    if os.environ.get("DORYLAX_NATIVE") == "0":  # on request, so no warning
         return
     advice = " Install a C++ compiler (g++ or clang), then dorylax again." if reason == _NOT_BUILT else ""
     warnings.warn(

@@ -1,12 +1,18 @@
-"""The training loop: each epoch is run, recorded, reported to observers and saved, until the run stops."""
+"""The training loop: each epoch is run, recorded, reported to observers and saved, until the run stops.
+
+SIGTERM and Ctrl-C set flags, which the loop reads between epochs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
 from typing import Any, final
 
 import jax
@@ -19,13 +25,13 @@ from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, Stopped, TrainingError, TrainResult
+from dorylax.signals import hang_up_terminates
 from dorylax.store.metrics import MetricsWriter
 from dorylax.store.servers import ServersWriter
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.runners.base import EpochRunner, Evaluate
+from dorylax.trainer.runner import EpochRunner, Evaluate
 from dorylax.trainer.saving.run_files import RunFiles
-from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.trained import TrainedModel
 
@@ -34,6 +40,85 @@ _WHAT_TO_TRY = (
     "JAX_DEBUG_NANS=1 in the environment, or jax.config.update('jax_debug_nans', True) before fit(), names the line that "
     "makes the first NaN"
 )
+
+
+@final
+class StopRequests:
+    """Context in which the first SIGTERM and the first Ctrl-C only set a flag; handlers are restored at its end.
+
+    Args:
+        terminate: Whether to watch SIGTERM; otherwise its handler stays.
+
+    A second signal acts immediately, even if the epoch waits for hanging workers. Ctrl-C raises KeyboardInterrupt. SIGTERM
+    runs its former handler; if that returns, or if the default action would end the process, it raises SystemExit. SIGHUP
+    counts as SIGTERM, but never as a second one (`dorylax.signals`). Outside the main thread, where Python allows no
+    handlers, the context does nothing. A SIGINT handler other than Python's default stays.
+
+    Attributes:
+        terminate: Whether SIGTERM has arrived.
+        interrupt: Whether Ctrl-C has arrived.
+    """
+
+    def __init__(self, *, terminate: bool = True) -> None:
+        self._watches_terminate = terminate
+        self.terminate = False
+        self.interrupt = False
+        self._previous: dict[signal.Signals, Any] = {}
+        self._hang_up = contextlib.ExitStack()
+
+    def __enter__(self) -> StopRequests:
+        if threading.current_thread() is threading.main_thread():
+            if self._watches_terminate:
+                self._install(signal.SIGTERM, self._on_terminate)
+                self._hang_up.enter_context(hang_up_terminates())
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._install(signal.SIGINT, self._on_interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hang_up.close()
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def pass_on(self, *, stopped: bool, answered: bool = False) -> None:
+        """Pass on unhandled signals to the former handlers, after the context.
+
+        Args:
+            stopped: Whether SIGTERM stopped the work and so has been handled. A SIGTERM that arrived too late for that is
+                passed on.
+            answered: Whether the caller handles Ctrl-C; otherwise it is raised.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C has arrived and is not answered.
+        """
+        if self.interrupt and not answered:
+            raise KeyboardInterrupt
+        if self.terminate and not stopped:
+            signal.raise_signal(signal.SIGTERM)
+
+    @property
+    def any(self) -> bool:
+        """Whether either signal has arrived."""
+        return self.terminate or self.interrupt
+
+    def _install(self, number: signal.Signals, handler: Any) -> None:
+        previous = signal.signal(number, handler)
+        # None: the handler was not installed from Python, so Python cannot restore it.
+        self._previous[number] = signal.SIG_DFL if previous is None else previous
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
+        if self.terminate:
+            before = self._previous[signal.SIGTERM]
+            if callable(before):
+                before(number, frame)
+            raise SystemExit(128 + number)  # not the default action, which would leave workers and files behind
+        self.terminate = True
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.interrupt = True
+        signal.signal(signal.SIGINT, self._previous.pop(signal.SIGINT))
 
 
 @final

@@ -1,10 +1,12 @@
-"""Data and gradient function of one machine: vertices in their order in memory, and the way gradients are computed."""
+"""One machine: its data in their order in memory, the way it computes gradients, and its epochs of one compiled step."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 import warnings
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, final
@@ -23,10 +25,11 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.footprint.of_trainer import estimate_trainer
-from dorylax.trainer.step.arrays import TrainingArrays
-from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.runner import EpochRunner, RanEpoch
+from dorylax.trainer.step.compiled import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
-from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.step.gradient import Forward, Gradient
 from dorylax.trainer.streamed import StreamedRun
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
@@ -42,6 +45,7 @@ class OneMachine:
         data: The user's data; shards support only `order` and `forward`.
         single: Settings of one machine's step.
         checked: Results of the model check.
+        seed: Seed of the run.
         evaluates_only: Whether something else trains.
         scratch: Folder for the files of a streamed run, unless the settings name one.
 
@@ -57,6 +61,7 @@ class OneMachine:
         single: SingleConfig,
         *,
         checked: Checked,
+        seed: int,
         evaluates_only: bool = False,
         scratch: Path | None = None,
     ) -> None:
@@ -67,6 +72,7 @@ class OneMachine:
         self._edge_ids = checked.edge_ids
         self._row_outputs = checked.row_outputs
         self._evaluates_only = evaluates_only
+        self._seed = seed
         self._scratch = scratch if single.scratch is None else Path(single.scratch)
         self._gradient: Gradient | None = None
         self._checked_seconds = 0.0
@@ -123,7 +129,7 @@ class OneMachine:
             if limit is None:
                 raise SplitError("this system does not say how much memory there is: give single.memory_limit")
             self._streamed = StreamedRun(
-                self._parts, data, self._spec, self._functions.objective, limit=limit, scratch=self._scratch
+                self._parts, data, self._spec, self._functions, seed=self._seed, limit=limit, scratch=self._scratch
             )
         except SplitError as error:
             self._refusal = f"{' '.join([otherwise, 'cannot be streamed from disk', *more])}: {error}"
@@ -231,3 +237,75 @@ class OneMachine:
             raise RunError(self._refusal)
         seconds, self._checked_seconds = self._checked_seconds, 0.0
         return seconds
+
+
+@final
+class SingleRunner(EpochRunner):
+    """Runs each epoch as one jitted function.
+
+    Args:
+        functions: Step functions of the run's model and optimizer.
+        gradient: Gradient function.
+        streams: The model's random streams.
+        seed: Seed of the run.
+        trace_seconds: Seconds spent on tracing the gradient, to be added to the timings.
+        redraw: Returns the model inputs that change in an epoch, as name → array.
+    """
+
+    def __init__(
+        self,
+        functions: StepFunctions,
+        gradient: Gradient,
+        streams: Tree,
+        *,
+        seed: int,
+        trace_seconds: float,
+        redraw: Callable[[int], Mapping[str, np.ndarray]],
+    ) -> None:
+        self._functions = functions
+        self._gradient = gradient
+        self._streams = streams
+        self._seed = seed
+        self._trace_seconds = trace_seconds
+        self._redraw = redraw
+        self._step: Any = None
+        self._inputs: Any = None
+
+    @property
+    def passes(self) -> tuple[str, ...] | None:
+        """See `EpochRunner`."""
+        return self._gradient.passes
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """See `EpochRunner`."""
+        return () if self._inputs is None else self._inputs.kept
+
+    @property
+    def reads_features(self) -> bool:
+        """False if epochs read only values computed once from the features."""
+        return self._gradient.reads_features
+
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
+        """Compile the step, and compute the values that are the same in every epoch."""
+        assert arrays is not None
+        kept = self._gradient.keep(arrays)
+        self._inputs = EpochInputs(self._streams, kept.arrays, arrays, np.uint32(self._seed), np.uint32(0))
+        carry = (loop.params, loop.opt_state, loop.state)
+        self._step, step_seconds = self._functions.step(self._gradient).prepare(carry, self._inputs)
+        loop.spend("compile", self._trace_seconds + kept.compile_seconds + step_seconds)
+        loop.spend("train", kept.seconds)
+
+    def run(self, loop: LoopState) -> RanEpoch:
+        """See `EpochRunner`."""
+        begin = time.perf_counter()
+        carry = (loop.params, loop.opt_state, loop.state)
+        inputs = self._inputs._replace(epoch=np.uint32(loop.epochs))
+        if drawn := self._redraw(loop.epochs):
+            inputs = inputs._replace(
+                arrays=inputs.arrays._replace(named=inputs.arrays.named | jax.device_put(dict(drawn)))
+            )
+        carry, device_loss = self._step(carry, inputs)
+        loop.params, loop.opt_state, loop.state = carry
+        loss = float(device_loss)  # blocks until the whole step is done
+        return RanEpoch(loss, time.perf_counter() - begin)

@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -36,7 +37,11 @@ from dorylax.streaming.layout import INDEX, Layout
 from dorylax.streaming.residency import lay_out, units_for
 from dorylax.streaming.spare import give_back_freed_memory
 from dorylax.streaming.units import Units
+from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.model_parts import further_inputs
+from dorylax.trainer.runner import EpochRunner, Evaluate, RanEpoch
+from dorylax.trainer.step.compiled import TrainingArrays
+from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
 
 # Memory of compiled and running stages, and the share of memory that allocators do not return.
@@ -178,14 +183,15 @@ def lay_out_both(
 
 
 @final
-class StreamedRun:
-    """A run with streamed data.
+class StreamedRun(EpochRunner):
+    """Trains each epoch in sweeps over rows that it streams from disk; evaluates and predicts in the same way.
 
     Args:
         parts: The model.
         data: The data set, in the given order.
         spec: Data specification for tracing.
-        objective: Loss and metric.
+        functions: Step functions of the run's model and optimizer.
+        seed: Seed of the run.
         limit: Memory limit of the process.
         scratch: Folder for its files; None: the system's temporary folder.
 
@@ -199,15 +205,17 @@ class StreamedRun:
         parts: ModelParts,
         data: Dataset,
         spec: DataSpec,
-        objective: Objective,
+        functions: StepFunctions,
         *,
+        seed: int,
         limit: Limit,
         scratch: Path | None,
     ) -> None:
-        self._parts, self._data, self._objective, self._scratch = parts, data, objective, scratch
+        self._parts, self._data, self._functions, self._seed = parts, data, functions, seed
+        self._objective, self._scratch = functions.objective, scratch
 
         def plan(hoists: bool, keeps_apart: bool) -> Plan:
-            pair = programs(parts, spec, objective, hoists=hoists)
+            pair = programs(parts, spec, self._objective, hoists=hoists)
             if any(one.reads_edges("ids", "places", "rows") for one in pair):
                 _ = data.graph.edge_order  # made on first use, so that the estimate includes it
             units = units_for(as_int64(data.graph.incoming.offsets), *pair)
@@ -252,8 +260,28 @@ class StreamedRun:
             )
         return self._evaluation
 
-    def evaluate(self, params: Tree, state: Tree) -> Evaluated:
-        """See `Evaluate`."""
+    @property
+    def evaluate(self) -> Evaluate | None:
+        """Streamed evaluation."""
+        return self._evaluate
+
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:  # noqa: ARG002
+        """Compute the values that are the same in every epoch."""
+        begin = time.perf_counter()
+        _ = self.training
+        loop.spend("train", time.perf_counter() - begin)
+
+    def run(self, loop: LoopState) -> RanEpoch:
+        """See `EpochRunner`."""
+        begin = time.perf_counter()
+        carry = (loop.params, loop.opt_state, loop.state)
+        found = self.training.step(loop.params, self._parts.streams, loop.state, seed=self._seed, epoch=loop.epochs)
+        loss = np.asarray(found.loss)
+        update, _ = self._functions.update.prepare(carry, loss, found.gradients, found.state)
+        loop.params, loop.opt_state, loop.state = update(carry, loss, found.gradients, found.state)
+        return RanEpoch(float(loss), time.perf_counter() - begin)
+
+    def _evaluate(self, params: Tree, state: Tree) -> Evaluated:
         data, sums = self._data, self._objective.sums
         masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
         evaluation = evaluation_of_rows(sums) if self._objective.measure.additive else None

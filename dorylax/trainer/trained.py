@@ -99,10 +99,11 @@ class InputSpec:
 
 
 @final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
     """A model with the parameters of one epoch, unaffected by further training.
 
-    Args:
+    Attributes:
         parts: The model's parts.
         params: Parameters of the epoch, on the host.
         state: The model's other state, on the host.
@@ -112,29 +113,21 @@ class TrainedModel:
         row_normalise: Whether the trainer's configuration row-normalised the features.
     """
 
-    def __init__(
-        self,
-        parts: ModelParts,
-        params: Tree,
-        state: Tree,
-        *,
-        spec: InputSpec,
-        edge_ids: bool,
-        data: str,
-        row_normalise: bool,
-    ) -> None:
-        self._passes = _passes(parts.structure)
-        self._parts = parts
-        self._params = params
-        self._state = state
-        self._spec = spec
-        self._edge_ids = edge_ids
-        self._data = data
-        self._row_normalise = row_normalise
+    parts: ModelParts
+    params: Tree
+    state: Tree
+    spec: InputSpec
+    edge_ids: bool
+    data: str
+    row_normalise: bool
+
+    @functools.cached_property
+    def _passes(self) -> _Passes:
+        return _passes(self.parts.structure)
 
     def bound(self) -> Any:
         """See `TrainResult.model`."""
-        return self._parts.structure.bound(self._params, self._parts.streams, self._state)
+        return self.parts.structure.bound(self.params, self.parts.streams, self.state)
 
     def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
         """See `TrainResult.predict`."""
@@ -149,20 +142,20 @@ class TrainedModel:
         """See `TrainResult.export`."""
         write_artefact(
             Path(path),
-            self._parts,
-            self._params,
-            self._state,
-            features=self._spec.num_features,
-            inputs=self._spec.further,
-            data=self._data,
-            row_normalise=self._row_normalise,
+            self.parts,
+            self.params,
+            self.state,
+            features=self.spec.num_features,
+            inputs=self.spec.further,
+            data=self.data,
+            row_normalise=self.row_normalise,
         )
 
     def _run(self, function: Compiled, graph: Any, x: Any, inputs: Mapping[str, Any]) -> Any:
-        features, named = self._spec.checked(graph, x, inputs)
-        needed = graph if self._edge_ids or not graph.edge_ids_fit else graph.without_edge_ids()
+        features, named = self.spec.checked(graph, x, inputs)
+        needed = graph if self.edge_ids or not graph.edge_ids_fit else graph.without_edge_ids()
         data = jax.device_put((needed, features, named))
-        arguments = (self._params, self._state, self._parts.streams, data)
+        arguments = (self.params, self.state, self.parts.streams, data)
         executable, _ = function.prepare(*arguments)
         return executable(*arguments)
 

@@ -1,8 +1,8 @@
 """`Trainer` trains a model on the whole graph, epoch by epoch, on one machine or with a pipeline.
 
-This module holds the public methods. `loop` orders the steps of a run, `runners` train an epoch, `one_machine` holds the
-data and the gradient function of one machine, and `step` the mathematics. `dorylax.runs.result` defines the reported
-numbers; `saving` writes the run directory.
+This module holds the public methods. `loop` orders the steps of a run. `one_machine`, `streamed` and `pipelined` train an
+epoch, each as a `runner`, and `step` holds the mathematics. `dorylax.runs.result` defines the reported numbers; `saving`
+writes the run directory.
 """
 
 from __future__ import annotations
@@ -36,18 +36,14 @@ from dorylax.tasks.vertices import VertexPrediction
 from dorylax.terminal.output import print_error
 from dorylax.terminal.session import is_interactive
 from dorylax.trainer import from_config
-from dorylax.trainer.loop import TrainingLoop
-from dorylax.trainer.loop_state import LoopState, to_host
+from dorylax.trainer.loop import StopRequests, TrainingLoop
+from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.model_parts import further_inputs, parts_of
-from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.runners.base import EpochRunner
-from dorylax.trainer.runners.pipelined import PipelineRunner
-from dorylax.trainer.runners.single import SingleRunner
-from dorylax.trainer.runners.streamed import StreamedRunner
-from dorylax.trainer.saving.content import describe_run
+from dorylax.trainer.one_machine import OneMachine, SingleRunner
+from dorylax.trainer.pipelined import PipelineRunner
+from dorylax.trainer.runner import EpochRunner
 from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
-from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import LOSSES, Loss, Objective
 from dorylax.trainer.trained import InputSpec, TrainedModel
@@ -245,6 +241,7 @@ class Trainer:
             examples,
             self._single,
             checked=checked,
+            seed=seed,
             evaluates_only=pipeline is not None,
             scratch=self.run_directory,
         )
@@ -529,11 +526,12 @@ class Trainer:
     def _with(self, params: Tree, state: Tree) -> TrainedModel:
         """Return the model with copies of an epoch's parameters and carried state."""
         spec = InputSpec.of(self._own, shapes_of(self.data))
-        host = to_host((params, state))
+        params, state = to_host((params, state))
         prepared = {} if self._config is None else self._config["data"]
         return TrainedModel(
             self._own,
-            *host,
+            params,
+            state,
             spec=spec,
             edge_ids=self._edge_ids,
             data=self.data.name,
@@ -562,7 +560,7 @@ class Trainer:
         machine.decide()
         _ = machine.order
         if machine.streamed is not None:
-            return StreamedRunner(self._functions, machine.streamed, self._parts.streams, seed=self.options.seed)
+            return machine.streamed
         return SingleRunner(
             self._functions,
             gradient,

@@ -127,7 +127,7 @@ from dorylax import ops
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
 if "missing" in sys.argv:
-    native.candidates = lambda *_: iter(())
+    native.library_files = lambda: iter(())
 graph = Graph.from_coo(np.array([0, 1]), np.array([1, 1]), 2)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -152,6 +152,15 @@ def test_without_the_library_one_warning_says_what_is_lost():
     assert len(results) == 2, done.stderr
     assert warning.startswith("1 dorylax runs without its native CPU kernels: it was not built")
     assert "ten times slower" in warning
+
+
+def test_the_import_path_is_searched_for_the_library(tmp_path, monkeypatch):
+    folder = tmp_path / "dorylax" / "ops"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path)])
+    beside = list(native.library_files())
+    (folder / "libdorylax_ops.so").touch()
+    assert list(native.library_files()) == [*beside, folder / "libdorylax_ops.so"]
 
 
 @needs_library

@@ -21,7 +21,7 @@ from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
-from dorylax.trainer.step.arrays import EpochInputs
+from dorylax.trainer.step.compiled import EpochInputs
 from dorylax.trainer.step.functions import StepFunctions
 
 ADAM = optax.adam(0.02)

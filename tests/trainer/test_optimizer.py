@@ -19,8 +19,7 @@ from dorylax.errors import DorylaxError
 from dorylax.program.model.loss import masked_loss
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer, prepare_data
-from dorylax.trainer.from_config import build_model
-from dorylax.trainer.optimizer import first_layer_mask, make_optimizer, step_size
+from dorylax.trainer.from_config import build_model, first_layer_mask, make_optimizer, step_size
 
 
 def _config(name: str, **options: Any) -> OptimizerConfig:

@@ -23,7 +23,7 @@ from dorylax.store.folder_lock import LOCK
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import TrainingError
 from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.runners.single import SingleRunner
+from dorylax.trainer.one_machine import SingleRunner
 
 
 def interrupt(number):

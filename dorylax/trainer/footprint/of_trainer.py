@@ -18,7 +18,7 @@ from dorylax.memory.estimate import Compiled, Estimate, Process, Remedy
 from dorylax.memory.phases import held, phases
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.model_parts import further_inputs
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.compiled import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.vertex_order import is_ordered

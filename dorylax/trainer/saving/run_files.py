@@ -25,8 +25,7 @@ from dorylax.runs.result import TrainResult
 from dorylax.store.arrays import Part, read_part, write_part
 from dorylax.store.checkpoint import Arrays, Checkpoints
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
-from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
+from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
 from dorylax.trainer.saving.places import Places, described
 
 

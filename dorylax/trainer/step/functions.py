@@ -23,10 +23,8 @@ from dorylax.program.gathers import Gathered
 from dorylax.program.model import optimizer_step
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.step.compiled import Compiled
-from dorylax.trainer.step.forward import Forward, forward_of
-from dorylax.trainer.step.gradient import Gradient, PlainGradient, ProgramGradient
+from dorylax.trainer.step.compiled import Compiled, EpochInputs, TrainingArrays
+from dorylax.trainer.step.gradient import Forward, Gradient, PlainGradient, ProgramGradient, forward_of
 from dorylax.trainer.step.objective import CLASSES, Objective
 
 

@@ -15,9 +15,8 @@ from dorylax.layers import APPNP, GAT, GCN, GCNII, GIN, GraphSAGE
 from dorylax.ops import gather
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.trainer.step.arrays import TrainingArrays
-from dorylax.trainer.step.forward import PlainForward, ProgramForward
-from dorylax.trainer.step.gradient import ProgramGradient
+from dorylax.trainer.step.compiled import TrainingArrays
+from dorylax.trainer.step.gradient import PlainForward, ProgramForward, ProgramGradient
 
 
 class Biased(nnx.Module):

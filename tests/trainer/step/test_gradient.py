@@ -16,7 +16,7 @@ from dorylax.ops.gather import gather
 from dorylax.program.passes import PASSES
 from dorylax.trainer import Trainer
 from dorylax.trainer.step import gradient
-from dorylax.trainer.step.arrays import EpochInputs
+from dorylax.trainer.step.compiled import EpochInputs
 
 ADAM = optax.adam(0.02)  # one object, so that runs share what they compile
 

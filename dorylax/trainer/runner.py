@@ -1,4 +1,7 @@
-"""Contract of the runners, which train one epoch after the other; the trainer evaluates, records and saves epochs."""
+"""The contract of runners, which train one epoch after the other: `one_machine`, `streamed` and `pipelined` have one each.
+
+The trainer evaluates, records and saves epochs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, NamedTuple
 from dorylax.program.model.base import Tree
 from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
-from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.compiled import TrainingArrays
 
 Evaluate = Callable[[Tree, Tree], tuple[Any, bool]]
 """`(params, state) -> (sums, nan)`: `Objective.sums` on the three masks, and whether any output is NaN."""

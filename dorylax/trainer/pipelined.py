@@ -24,8 +24,8 @@ from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
 from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
-from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
-from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.runner import EpochRunner, Evaluate, RanEpoch
+from dorylax.trainer.step.compiled import TrainingArrays
 from dorylax.trainer.step.objective import Objective
 
 if TYPE_CHECKING:
