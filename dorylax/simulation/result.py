@@ -153,8 +153,12 @@ class Simulated:
 
 
 def finding(found: Sequence[Simulated]) -> str:
-    """The results of a scenario on some backends (at least one), in one sentence."""
-    best, fastest = min(found, key=lambda one: one.bill.total), min(found, key=lambda one: one.seconds)
+    """The results of a scenario on some backends (at least one), in one sentence.
+
+    It recommends no functions that no stage uses: they would be deployed for nothing.
+    """
+    useful = [one for one in found if one.bill.requests or not one.cluster.functions] or found
+    best, fastest = min(useful, key=lambda one: one.bill.total), min(useful, key=lambda one: one.seconds)
     part, share = best.utilisation.bottleneck
     which = f"the cheapest of {len(found)} backends is {best.backend}" if len(found) > 1 else f"on {best.backend}"
     text = f"{which}: {best.total_epochs} epochs take {duration(best.seconds)} and cost {dollars(best.bill.total)}; "

@@ -26,8 +26,9 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
-from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.kinds import keywords_of, name_of, take_apart
 from dorylax.program.tasks.steps import Step
+from dorylax.settings.errors import ConfigError
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
 from dorylax.store.servers import GraphServerMetrics, ServerMetrics
@@ -163,8 +164,15 @@ def simulate(
 def pipeline_of(scenario: Scenario, inputs: Inputs | None = None) -> tuple[Pipeline, DataShape]:
     """Return the simulated pipeline, and the sizes of its data; arguments and errors as for `simulate`."""
     data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
+    model = build_model(scenario.config, data)
+    if scenario.graph is not None and (needed := keywords_of(model).required):
+        raise ConfigError.of(
+            "graph",
+            f"holds sizes alone, but {name_of(model)} needs the input {needed[0]!r}: give data.name instead, a data set "
+            "with such an input, whose values do not matter",
+        )
     made = timed_pipeline(
-        take_apart(build_model(scenario.config, data), data.graph),
+        take_apart(model, data.graph),
         data,
         shards,
         scenario.pipeline,

@@ -41,6 +41,27 @@ def test_functions_that_run_no_stage_are_named(dorylax, scenario: str, placement
     code, out, _ = dorylax("simulate", "--scenario", scenario, "--epochs", "1", "--backend", "functions")
     assert code == 0
     assert ("functions: no stage runs on a function" in out) == told
+    code, out, _ = dorylax(
+        "simulate", "--scenario", scenario, "--epochs", "1", "--backend", "functions", "--backend", "cpu"
+    )
+    assert out.splitlines()[-1].startswith("the cheapest of 2 backends is cpu") >= told
+
+
+def test_a_model_that_needs_inputs_is_refused_on_sizes_alone(dorylax, scenario: str) -> None:
+    file = Path(scenario).absolute().with_name("weighted.py")
+    file.write_text(
+        "from flax import nnx\n\n\n"
+        "class Net(nnx.Module):\n"
+        "    def __init__(self, features, classes, *, rngs):\n"
+        "        self.out = nnx.Linear(features, classes, rngs=rngs)\n\n"
+        "    def __call__(self, graph, x, *, weight):\n"
+        "        return self.out(x)\n"
+    )
+    text = re.sub(r"^model.*$", f"model: {{name: '{file}:Net'}}", Path(scenario).read_text(), flags=re.MULTILINE)
+    Path(scenario).write_text(text)
+    code, _, err = dorylax("simulate", "--scenario", scenario)
+    assert code == 2
+    assert "holds sizes alone, but Net needs the input 'weight': give data.name instead" in err
 
 
 def test_backends_that_do_not_fit_are_named_and_others_shown(dorylax, scenario: str) -> None:

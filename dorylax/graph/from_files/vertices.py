@@ -226,10 +226,12 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> tuple[dic
     Raises a GraphError if a file is damaged or holds something else.
     """
     found = {}
-    for what, place in files.paths.items():
+    # Tables with named columns first: a misspelled name is the fault, not the columns that others then take.
+    for what, place in sorted(files.paths.items(), key=lambda entry: _parts(entry[1])[1] is None):
         beside = (_parts(other) for other in files.paths.values() if other != place)
         others = {column for file, columns in beside if file == file_of(place) for column in columns or ()}
         found[what] = VertexTable(database, what, place, key=files.key, ids=ids, others=others)
+    found = {what: found[what] for what in files.paths}
     features = found.get("features")
     if features is not None and (len(features.row) != 1 or features.row[0] == 0):
         shape = ["V", *features.row]
