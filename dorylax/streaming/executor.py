@@ -26,7 +26,6 @@ from dorylax.program.tracing.arguments import StepResult, step_values, unpack
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
-    PartlyColumn,
     PiecesColumn,
     ScratchColumn,
     WholeColumn,
@@ -35,12 +34,10 @@ from dorylax.streaming.columns import (
 from dorylax.streaming.data import StreamData, data_inputs, index_column
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, decoded, encoded, pull
 from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
-from dorylax.streaming.prefetch import COMPUTED, Prefetcher
 from dorylax.streaming.schedule import Schedule, Sweep
-from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
+from dorylax.streaming.slice_steps import SliceSteps, Total, Unit, part_of
 from dorylax.streaming.spare import SpareArrays, give_back_freed_memory, keep_freed_memory
-from dorylax.streaming.stages import Total
-from dorylax.streaming.writing import Writer
+from dorylax.streaming.transfers import COMPUTED, Prefetcher, Writer
 
 _AXES = 3  # number of axes of rows with heads and columns
 
@@ -146,7 +143,7 @@ class StreamedProgram:
         """Yield the columns of data held in memory in pieces, by role and name of their input, and the index column."""
         names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         for value, column in self._columns.items():
-            if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
+            if isinstance(column, PiecesColumn) and (value == INDEX or value in names):
                 yield names.get(value, INDEX), column
 
     def _compute_once(self) -> None:
@@ -218,7 +215,7 @@ class StreamedProgram:
                 if step.operands:
                     self._blocked(step)
                 else:
-                    results = self._steps.stages.free(step, [values[var] for var in step.reads])
+                    results = self._steps.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
             if sweep.steps:
                 self._prepare(schedule, sweep)
@@ -456,14 +453,14 @@ class StreamedProgram:
 
     def _settled(self, value: Any, column: Column) -> Column:
         """Move a column into memory, whole or in part, if the layout keeps it there and it is in a file."""
-        count, units = len(self._units), self._layout.partly.get(value, frozenset())
-        if not column.room(0) or not (units or value in self._layout.resident):
+        units = sorted(self._layout.resident.get(value, ()))
+        if not column.room(0) or not units:
             return column
-        found: WrittenColumn = PartlyColumn(units, count, column) if units else PiecesColumn(count)
-        taken = sorted(units) or range(count)
-        for unit, rows in zip(taken, self._prefetcher.over(taken, {value: column}), strict=True):
+        whole = len(units) == len(self._units)
+        found = PiecesColumn(frozenset(units), None if whole else column)
+        for unit, rows in zip(units, self._prefetcher.over(units, {value: column}), strict=True):
             found.write(unit, rows[value])
-        if not units:
+        if whole:
             column.close()
         return found
 
@@ -475,10 +472,9 @@ class StreamedProgram:
 
     def _pieces(self, value: Value, dtype: Any) -> WrittenColumn:
         """New column for each unit's rows of a value: in memory, partly in memory, or in a file, as the layout says."""
-        count, units = len(self._units), self._layout.partly.get(value, frozenset())
-        if value in self._layout.resident:
-            return PiecesColumn(count)
-        return PartlyColumn(units, count, self._stored(dtype)) if units else self._stored(dtype)
+        units = self._layout.resident.get(value, frozenset())
+        others = None if len(units) == len(self._units) else self._stored(dtype)
+        return PiecesColumn(units, others) if units or others is None else others
 
     def _stored(self, dtype: Any) -> WrittenColumn:
         """New file column."""

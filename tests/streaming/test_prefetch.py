@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dorylax.streaming.columns import ComputedColumn, FileColumn, ScratchColumn
-from dorylax.streaming.prefetch import Prefetcher
-from dorylax.streaming.writing import Writer
+from dorylax.streaming.transfers import Prefetcher, Writer
 
 
 @pytest.mark.parametrize("buffers", [3, 4, 9])
