@@ -14,7 +14,7 @@ from dorylax.machine import cores
 from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.streaming.direct import DirectFile, anonymous, room
 from dorylax.streaming.graph_steps import UnitRows, pull
-from dorylax.streaming.slices import Slices
+from dorylax.streaming.units import Slices
 
 _BLOCK = 32 << 20
 _MOST_READ = 512 << 20

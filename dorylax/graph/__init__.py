@@ -9,22 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dorylax.graph.compressed import Adjacency
+    from dorylax.graph.compressed import Adjacency, in_degrees, out_degrees
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.graph import Graph
     from dorylax.graph.link_splits import Links, LinkSplit, link_split
     from dorylax.graph.many import merge_graphs
-    from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
     from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
     from dorylax.graph.validate import GraphError
 
 _NAMES = {
-    "compressed": ("Adjacency",),
+    "compressed": ("Adjacency", "in_degrees", "out_degrees"),
     "dataset": ("Dataset",),
     "graph": ("Graph",),
     "link_splits": ("Links", "LinkSplit", "link_split"),
     "many": ("merge_graphs",),
-    "normalise": ("GCNNormalisation", "gcn_normalisation", "in_degrees", "out_degrees"),
     "splits": ("Split", "per_class_split", "public_split", "random_split", "stratified_split"),
     "validate": ("GraphError",),
 }
@@ -33,13 +31,11 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Adjacency",
     "Dataset",
-    "GCNNormalisation",
     "Graph",
     "GraphError",
     "LinkSplit",
     "Links",
     "Split",
-    "gcn_normalisation",
     "in_degrees",
     "link_split",
     "merge_graphs",

@@ -298,6 +298,18 @@ AnyGraph = TypeVar("AnyGraph", bound=CompressedGraph)
 """The class of a graph that is made or changed."""
 
 
+def in_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
+    """Number of in-edges of each vertex, int64 `[V]`; duplicates and loops count."""
+    return np.diff(as_int64(graph.incoming.offsets))
+
+
+def out_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
+    """Number of out-edges of each vertex, int64 `[V]`; duplicates and loops count. Does not build `graph.outgoing`."""
+    if graph.symmetric:
+        return in_degrees(graph)
+    return count_values(np.asarray(graph.incoming.neighbours), graph.num_vertices)
+
+
 def assemble(
     kind: type[AnyGraph],
     offsets: Int64[np.ndarray, " V1"],

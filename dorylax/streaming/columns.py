@@ -90,20 +90,36 @@ class ComputedColumn(Column):
 
 @final
 class PiecesColumn(WrittenColumn):
-    """Each unit's rows in a separate array in memory; rows may lie along any axis."""
+    """Units' rows in separate arrays in memory, of all units or of some; rows may lie along any axis.
 
-    def __init__(self, count: int) -> None:
-        self._pieces: list[np.ndarray | None] = [None] * count
+    Args:
+        units: Units whose rows are in memory, once written.
+        others: Column of the other units; None if there are none.
+    """
 
-    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
+    def __init__(self, units: Collection[int], others: Column | None) -> None:
+        self._units, self._others = units, others
+        self._pieces: dict[int, np.ndarray] = {}
+
+    def room(self, unit: int) -> int:
         """See `Column`."""
-        piece = self._pieces[unit]
-        assert piece is not None
-        return piece
+        return 0 if self._others is None or unit in self._units else self._others.room(unit)
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """See `Column`."""
+        return self._pieces[unit] if self._others is None or unit in self._units else self._others.read(unit, buffer)
+
+    def on_disk(self, unit: int) -> bool:
+        """See `WrittenColumn`."""
+        return unit not in self._units
 
     def write(self, unit: int, rows: np.ndarray) -> None:
         """See `Column`. Reuses the array of the previous epoch."""
-        piece = self._pieces[unit]
+        if self.on_disk(unit):
+            assert isinstance(self._others, WrittenColumn)
+            self._others.write(unit, rows)
+            return
+        piece = self._pieces.get(unit)
         if piece is None or piece.shape != rows.shape:
             piece = anonymous(rows.nbytes).view(rows.dtype).reshape(rows.shape)
             self._pieces[unit] = piece
@@ -111,7 +127,9 @@ class PiecesColumn(WrittenColumn):
 
     def close(self) -> None:
         """See `Column`."""
-        self._pieces = [None] * len(self._pieces)
+        self._pieces.clear()
+        if self._others is not None:
+            self._others.close()
 
 
 @final
@@ -243,44 +261,6 @@ class ScratchColumn(WrittenColumn):
         """See `Column`."""
         self._file.close()
         self._buffer = None
-
-
-@final
-class PartlyColumn(WrittenColumn):
-    """Some units' rows in memory, and all others in another column.
-
-    Args:
-        units: Units whose rows are in memory, once written.
-        count: Number of all units.
-        others: Column of the other units.
-    """
-
-    def __init__(self, units: Collection[int], count: int, others: Column) -> None:
-        self._units, self._others = units, others
-        self._pieces = PiecesColumn(count)
-
-    def room(self, unit: int) -> int:
-        """See `Column`."""
-        return 0 if unit in self._units else self._others.room(unit)
-
-    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
-        """See `Column`."""
-        return self._pieces.read(unit, None) if unit in self._units else self._others.read(unit, buffer)
-
-    def on_disk(self, unit: int) -> bool:
-        """See `WrittenColumn`."""
-        return unit not in self._units
-
-    def write(self, unit: int, rows: np.ndarray) -> None:
-        """See `Column`."""
-        column = self._pieces if unit in self._units else self._others
-        assert isinstance(column, WrittenColumn)
-        column.write(unit, rows)
-
-    def close(self) -> None:
-        """See `Column`."""
-        self._pieces.close()
-        self._others.close()
 
 
 @final

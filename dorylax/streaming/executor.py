@@ -26,7 +26,6 @@ from dorylax.program.tracing.arguments import StepResult, step_values, unpack
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
-    PartlyColumn,
     PiecesColumn,
     ScratchColumn,
     WholeColumn,
@@ -35,27 +34,15 @@ from dorylax.streaming.columns import (
 from dorylax.streaming.data import StreamData, data_inputs, index_column
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, decoded, encoded, pull
 from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
-from dorylax.streaming.prefetch import COMPUTED, Prefetcher
 from dorylax.streaming.schedule import Schedule, Sweep
-from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
+from dorylax.streaming.slice_steps import SliceSteps, Total, Unit, part_of
 from dorylax.streaming.spare import SpareArrays, give_back_freed_memory, keep_freed_memory
-from dorylax.streaming.stages import Total
-from dorylax.streaming.writing import Writer
+from dorylax.streaming.transfers import COMPUTED, Prefetcher, Traffic, Writer
 
 _AXES = 3  # number of axes of rows with heads and columns
 
 HandOver = Callable[[int, Sequence[np.ndarray]], None]
 """`(unit, rows)`: takes a unit's rows of `Layout.outputs`; the rows are valid until it returns."""
-
-
-@final
-@dataclasses.dataclass
-class Traffic:
-    """Bytes read and written so far, and number of edges traversed."""
-
-    read: int = 0
-    written: int = 0
-    edges: int = 0
 
 
 @dataclasses.dataclass
@@ -118,7 +105,8 @@ class StreamedProgram:
             reader = self._closing.enter_context(ThreadPoolExecutor(layout.buffers - COMPUTED, "dorylax-read"))
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
-            self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
+            self._prefetcher = Prefetcher(reader, self.traffic, layout.buffers)
+            self._writer = Writer(writer, self.traffic)
             self._spare.clear()  # the data of this program need the memory of the spare arrays of `like`
             self._take_data(data, like)
             if like is None or not self._take_once(like):
@@ -146,7 +134,7 @@ class StreamedProgram:
         """Yield the columns of data held in memory in pieces, by role and name of their input, and the index column."""
         names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         for value, column in self._columns.items():
-            if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
+            if isinstance(column, PiecesColumn) and (value == INDEX or value in names):
                 yield names.get(value, INDEX), column
 
     def _compute_once(self) -> None:
@@ -218,7 +206,7 @@ class StreamedProgram:
                 if step.operands:
                     self._blocked(step)
                 else:
-                    results = self._steps.stages.free(step, [values[var] for var in step.reads])
+                    results = self._steps.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
             if sweep.steps:
                 self._prepare(schedule, sweep)
@@ -264,12 +252,8 @@ class StreamedProgram:
                 unit = unit._replace(edges=UnitRows(unit.offsets, neighbours, first), packed=True)
             return self._begun(run, sweep, number, unit)
 
-        with self._writer.finished():
-            self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(columns)))
-        self.traffic.written += self._writer.take()
+        self._pass(columns, begun)
         run.values.update({var: total.value for var, total in run.totals.items()})
-        release(self._offsets)
-        give_back_freed_memory()
 
     def _begun(self, run: _Run, sweep: Sweep, number: int, unit: Unit) -> Job:
         """Start a sweep's steps on the slices of a unit; the job's `finish` runs the steps that need the whole unit."""
@@ -316,8 +300,8 @@ class StreamedProgram:
         bits = self._labelled_bits()
         assert bits is not None
 
-        def begun(number: int, neighbours: np.ndarray) -> Job:
-            edges = self._unit_rows(number, neighbours)
+        def begun(number: int, rows: dict[Any, Any]) -> Job:
+            edges = self._unit_rows(number, rows[INDEX])
             whole = edges.between(0, len(edges.offsets) - 1)
 
             def finish(found: list[RowRange]) -> None:
@@ -331,12 +315,7 @@ class StreamedProgram:
             slices = self._layout.slices.of(edges.offsets) if FROM_LABELLED in columns else []
             return Job(self._graph.begin(lambda bounds: kept(edges.between(*bounds), bits), slices), finish)
 
-        with self._writer.finished():
-            units = self._read({INDEX: self._columns[INDEX]})
-            self._graph.overlapped(begun(number, rows[INDEX]) for number, rows in enumerate(units))
-        self.traffic.written += self._writer.take()
-        release(self._offsets)
-        give_back_freed_memory()
+        self._pass({INDEX: self._columns[INDEX]}, begun)
 
     def _labelled_bits(self) -> np.ndarray | None:
         """Bit mask of the vertices that take part in the loss; None: all."""
@@ -411,22 +390,34 @@ class StreamedProgram:
             self.traffic.edges += int(unit.offsets[-1])
             return Job(self._graph.begin(work, slices), lambda _: self._write(part_column, number, made))
 
-        with self._writer.finished():
-            begun = pushed if adds else pulled
-            self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(needed)))
-            if adds:
-                for number in range(len(self._units)):
-                    self._write(part_column, number, whole[result][slice(*self._units.bounds("vertex", number))])
-        self.traffic.written += self._writer.take()
+        def write_totals() -> None:
+            for number in range(len(self._units)):
+                self._write(part_column, number, whole[result][slice(*self._units.bounds("vertex", number))])
+
+        if adds:
+            self._pass(needed, pushed, write_totals)
+        else:
+            self._pass(needed, pulled)
         for array in whole.values():
             self._spare.put(array)
-        give_back_freed_memory()
         return part_column
+
+    def _pass(
+        self,
+        columns: Mapping[Any, Column],
+        begun: Callable[[int, dict[Any, Any]], Job],
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run a job for each unit, which `begun` starts on the unit's rows, then `finish`; return when all is written."""
+        with self._writer.finished():
+            self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(columns)))
+            finish()
+        release(self._offsets)
+        give_back_freed_memory()
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
         """Yield the rows of each unit in turn."""
-        yield from self._prefetcher.over(range(len(self._units)), columns)
-        self.traffic.read += self._prefetcher.take()
+        return self._prefetcher.over(range(len(self._units)), columns)
 
     def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
         """Read a value, or a block of its columns, for all vertices into memory."""
@@ -456,14 +447,14 @@ class StreamedProgram:
 
     def _settled(self, value: Any, column: Column) -> Column:
         """Move a column into memory, whole or in part, if the layout keeps it there and it is in a file."""
-        count, units = len(self._units), self._layout.partly.get(value, frozenset())
-        if not column.room(0) or not (units or value in self._layout.resident):
+        units = sorted(self._layout.resident.get(value, ()))
+        if not column.room(0) or not units:
             return column
-        found: WrittenColumn = PartlyColumn(units, count, column) if units else PiecesColumn(count)
-        taken = sorted(units) or range(count)
-        for unit, rows in zip(taken, self._prefetcher.over(taken, {value: column}), strict=True):
+        whole = len(units) == len(self._units)
+        found = PiecesColumn(frozenset(units), None if whole else column)
+        for unit, rows in zip(units, self._prefetcher.over(units, {value: column}), strict=True):
             found.write(unit, rows[value])
-        if not units:
+        if whole:
             column.close()
         return found
 
@@ -475,10 +466,9 @@ class StreamedProgram:
 
     def _pieces(self, value: Value, dtype: Any) -> WrittenColumn:
         """New column for each unit's rows of a value: in memory, partly in memory, or in a file, as the layout says."""
-        count, units = len(self._units), self._layout.partly.get(value, frozenset())
-        if value in self._layout.resident:
-            return PiecesColumn(count)
-        return PartlyColumn(units, count, self._stored(dtype)) if units else self._stored(dtype)
+        units = self._layout.resident.get(value, frozenset())
+        others = None if len(units) == len(self._units) else self._stored(dtype)
+        return PiecesColumn(units, others) if units or others is None else others
 
     def _stored(self, dtype: Any) -> WrittenColumn:
         """New file column."""

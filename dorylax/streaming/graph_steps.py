@@ -110,7 +110,8 @@ def pull(
         rows: Rows from `UnitRows.between`.
     """
     entries = int(rows.offsets[-1] - rows.offsets[0])
-    results = _results(operator, operands, len(rows.offsets) - 1, entries)
+    shapes = operator.result_shapes(operands, len(rows.offsets) - 1, entries)
+    results = [aligned.empty(shape, dtype) for shape, dtype in shapes]
     return row_operators.run(operator.primitive.name, params, operands, rows, out=results)
 
 
@@ -179,11 +180,12 @@ class GraphThreads:
             return
         sources, by_source = rows.by_source
         offsets, roles = by_source.offsets, operator.roles(params)
-        most = _rows_of_piece([*totals, *(array for array, role in zip(operands, roles, strict=True) if role == "own")])
+        of_sources = [*totals, *(array for array, role in zip(operands, roles, strict=True) if role == "own")]
+        most = max(1, PIECE_BYTES // max(1, sum(array[:1].nbytes for array in of_sources)))
 
-        def work(begin: int, end: int) -> None:
-            for first in range(begin, end, most):
-                last = min(first + most, end)
+        def work(bounds: tuple[int, int]) -> None:
+            for first in range(*bounds, most):
+                last = min(first + most, bounds[1])
                 mine = by_source._replace(offsets=offsets[first : last + 1])
                 numbers = sources[first:last]
                 given = [
@@ -193,7 +195,12 @@ class GraphThreads:
                 for total, result in zip(totals, results, strict=True):
                     total[numbers] += result  # sources are distinct
 
-        self._all([_bound(work, first, last) for first, last in self._pieces(offsets)])
+        pieces = self._pieces(offsets)
+        if len(pieces) == 1:
+            work(pieces[0])
+            return
+        for part in self.begin(work, pieces):
+            part.result()
 
     def _pieces(self, offsets: np.ndarray) -> list[tuple[int, int]]:
         """Split rows into ranges with about equal numbers of entries."""
@@ -202,22 +209,3 @@ class GraphThreads:
         marks = np.searchsorted(offsets, np.linspace(0, entries, count + 1)[1:-1])
         bounds = np.unique(np.concatenate([[0], marks, [rows]]))
         return [(int(first), int(last)) for first, last in itertools.pairwise(bounds)] or [(0, rows)]
-
-    def _all(self, jobs: Sequence[Callable[[], None]]) -> None:
-        if len(jobs) == 1:
-            jobs[0]()
-            return
-        for future in [self._pool.submit(job) for job in jobs]:
-            future.result()
-
-
-def _rows_of_piece(arrays: Sequence[np.ndarray]) -> int:
-    return max(1, PIECE_BYTES // max(1, sum(array[:1].nbytes for array in arrays)))
-
-
-def _results(operator: Operator, operands: Sequence[np.ndarray], rows: int, entries: int) -> list[np.ndarray]:
-    return [aligned.empty(shape, dtype) for shape, dtype in operator.result_shapes(operands, rows, entries)]
-
-
-def _bound(function: Callable[[int, int], None], first: int, last: int) -> Callable[[], None]:
-    return lambda: function(first, last)

@@ -15,11 +15,9 @@ from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import Step
 from dorylax.streaming.graph_steps import PIECE_BYTES
-from dorylax.streaming.prefetch import BUFFERS, COMPUTED
 from dorylax.streaming.schedule import Schedule, Sweep
-from dorylax.streaming.slices import Slices
-from dorylax.streaming.units import Units
-from dorylax.streaming.writing import PENDING
+from dorylax.streaming.transfers import BUFFERS, COMPUTED, PENDING
+from dorylax.streaming.units import Slices, Units
 
 INDEX: Literal["index"] = "index"
 """Key of the neighbours of all vertices, among values of the program."""
@@ -49,8 +47,7 @@ class Layout:
         once, epoch: Its sweeps before training, and in every epoch.
         blocked: Columns per block, by the number of the task that traverses edges block by block.
         filed: Values in files that are in memory only while a sweep reads them through edges.
-        resident: Values that are read in order and yet held in memory.
-        partly: For other such values, the numbers of the units held in memory.
+        resident: For values that are read in order and yet held in memory, the numbers of the units held: all or some.
         given: Inputs that need no memory in addition: computed from row numbers, or already held by their owner.
         needs: Peak bytes of the values and work that must be in memory.
         outputs: Values whose rows are handed over.
@@ -67,7 +64,7 @@ class Layout:
     epoch: Schedule
     blocked: Mapping[int, int]
     filed: frozenset[Var]
-    resident: frozenset[Value]
+    resident: Mapping[Value, frozenset[int]]
     given: frozenset[Value]
     needs: int
     outputs: tuple[Var, ...]
@@ -75,7 +72,6 @@ class Layout:
     threads: int
     labelled_edges: int | None = None
     buffers: int = BUFFERS
-    partly: Mapping[Value, frozenset[int]] = dataclasses.field(default_factory=dict)
 
     @property
     def num_vertices(self) -> int:
@@ -105,7 +101,7 @@ class Layout:
     @cached_property
     def resident_bytes(self) -> int:
         """Bytes of values that are read in order and yet held in memory."""
-        return sum(map(self.size, self.resident)) + sum(map(self._size_in_memory, self.partly))
+        return sum(map(self._size_in_memory, self.resident))
 
     @property
     def bytes(self) -> int:
@@ -124,13 +120,16 @@ class Layout:
 
     def moved(self, value: Value) -> int:
         """Bytes moved through a file by one pass that reads or writes all of a value in order."""
-        if value in self.resident or value in self.given or value in self.whole:
+        if value in self.given or value in self.whole:
             return 0
         return self.size(value) - self._size_in_memory(value)
 
     def _size_in_memory(self, value: Value) -> int:
-        """Bytes held in memory of a value that is partly in memory."""
-        return sum(self.size_of_unit(value, unit) for unit in self.partly.get(value, ()))
+        """Bytes of the units of a value that are held in memory."""
+        units = self.resident.get(value, ())
+        if len(units) == len(self.units):
+            return self.size(value)
+        return sum(self.size_of_unit(value, unit) for unit in units)
 
     def index_of(self, current: Schedule, sweep: Sweep) -> Value:
         """Key of the edges that a sweep traverses."""
@@ -159,7 +158,7 @@ class Layout:
     def scratch_bytes(self) -> int:
         """Bytes on disk."""
         kept = (self.once.kept | self.epoch.kept) - self.whole
-        return sum(self.size(value) - self._size_in_memory(value) for value in (kept | self.apart) - self.resident)
+        return sum(self.size(value) - self._size_in_memory(value) for value in kept | self.apart)
 
     @cached_property
     def index_reads(self) -> int:

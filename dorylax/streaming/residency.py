@@ -34,11 +34,9 @@ from dorylax.streaming.layout import (
     width_of,
     work_bytes,
 )
-from dorylax.streaming.prefetch import COMPUTED
 from dorylax.streaming.schedule import Schedule, schedule
-from dorylax.streaming.slices import Slices, slices_for
-from dorylax.streaming.units import Units, cut, most_entries, most_rows
-from dorylax.streaming.writing import PENDING
+from dorylax.streaming.transfers import COMPUTED, PENDING
+from dorylax.streaming.units import Slices, Units, cut, most_entries, most_rows, slices_for
 
 _EDGE_COST = 12
 """Bytes whose reading takes about as long as traversing one edge once more."""
@@ -260,7 +258,7 @@ class _Planner:
             epoch,
             columns,
             choice.filed,
-            frozenset(),
+            {},
             self._given,
             0,
             self._outputs,
@@ -362,19 +360,19 @@ class _Planner:
 
     def _with_most_read(self, plan: Layout, left: int) -> Layout:
         """Put the values read most often per byte into the remaining memory, and part of the first that does not fit."""
-        resident: set[Value] = set()
-        partly: dict[Value, frozenset[int]] = {}
+        resident: dict[Value, frozenset[int]] = {}
+        is_full = False
         reads = _reads(plan)
         for var in sorted(reads, key=lambda var: (-reads[var], plan.size(var), str(var))):
             if not reads[var] or var in self._given or var in plan.whole:
                 continue
             if plan.size(var) <= left:
-                resident.add(var)
+                resident[var] = frozenset(range(len(plan.units)))
                 left -= plan.size(var)
-            elif not partly and var not in plan.apart and (units := _spread(plan, var, left)):
-                partly[var] = units
+            elif not is_full and var not in plan.apart and (units := _spread(plan, var, left)):
+                is_full, resident[var] = True, units
                 left -= sum(plan.size_of_unit(var, unit) for unit in units)
-        return dataclasses.replace(plan, resident=frozenset(resident), partly=partly)
+        return dataclasses.replace(plan, resident=resident)
 
 
 def _reads(plan: Layout) -> Counter[Value]:

@@ -14,7 +14,7 @@ from support.graphs import ends
 
 import dorylax
 from dorylax import ops
-from dorylax.graph import Adjacency, Graph, GraphError, gcn_normalisation, in_degrees, out_degrees
+from dorylax.graph import Adjacency, Graph, GraphError, in_degrees, out_degrees
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
@@ -191,44 +191,3 @@ def test_degrees_count_edges(case, both_ways):
     for degrees, found in zip((out_degrees, in_degrees), ends(graph), strict=True):
         np.testing.assert_array_equal(degrees(graph), np.bincount(found, minlength=v))
     np.testing.assert_array_equal(out_degrees(graph), np.diff(graph.outgoing.offsets))
-
-
-@FEW
-@given(PAIRS, st.booleans(), st.integers(0, 99))
-def test_gcn_normalisation_is_the_matrix_formula(case, weighted, seed):
-    graph = _graph(case)
-    slots = slice(None) if graph.edge_order is None else np.argsort(graph.edge_order)
-    (sources, rows), v = (one[slots] for one in ends(graph)), graph.num_vertices
-    weight = np.random.default_rng(seed).random(graph.num_edges) if weighted else None
-    matrix, loops = np.zeros((v, v)), np.zeros(v, bool)
-    np.add.at(matrix, (rows, sources), 1 if weight is None else weight)
-    loops[rows[rows == sources]] = True
-    matrix += np.diag(~loops)
-    scale = matrix.sum(1) ** -0.5
-    expected = scale[:, None] * matrix * scale[None, :]
-    got = gcn_normalisation(graph, weight)
-    actual = np.diag(got.loop_weight.astype(np.float64))
-    np.add.at(actual, (rows, sources), got.edge_weight)
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-    np.testing.assert_allclose(got.scale, scale, rtol=1e-6)
-    assert {got.scale.dtype, got.edge_weight.dtype, got.loop_weight.dtype} == {np.dtype(np.float32)}
-
-
-def test_a_vertex_whose_weights_are_all_zero_has_scale_zero():
-    graph = Graph.from_coo([0, 1], [0, 1])
-    got = gcn_normalisation(graph, np.array([0.0, 4.0]))
-    assert got.scale.tolist() == [0.0, 0.5]
-    assert got.edge_weight.tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        ([1.0], r"edge_weight has length 1: expected 2, one per edge"),
-        ([1.0, np.nan], r"edge_weight\[1\] = nan is not finite"),
-        ([1.0, -2.0], r"edge_weight\[1\] = -2\.0 is negative"),
-    ],
-)
-def test_bad_weights(weight, message):
-    with pytest.raises(GraphError, match=message):
-        gcn_normalisation(Graph.from_coo([0, 1], [1, 0]), np.array(weight))

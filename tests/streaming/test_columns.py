@@ -12,7 +12,7 @@ from dorylax.streaming.columns import (
     Column,
     FileColumn,
     JoinedColumn,
-    PartlyColumn,
+    PiecesColumn,
     ScratchColumn,
     file_of,
 )
@@ -67,7 +67,7 @@ def test_numbers_of_vertices_that_a_file_suddenly_holds_reach_no_kernel(tmp_path
 
 def test_rows_in_memory_take_no_room_in_a_file(tmp_path: Path) -> None:
     file = ScratchColumn(tmp_path, "x", len(shapes()), np.float32)
-    column = PartlyColumn({2}, 3, file)
+    column = PiecesColumn({2}, file)
     for unit in range(3):
         assert column.on_disk(unit) == (unit != 2)
         column.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])

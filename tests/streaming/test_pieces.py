@@ -12,8 +12,8 @@ import pytest
 from dorylax.jax_internals import make_jaxpr_of
 from dorylax.program.jaxpr.symbols import new_dimensions
 from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.streaming import stages
-from dorylax.streaming.stages import evaluated
+from dorylax.streaming import slice_steps
+from dorylax.streaming.slice_steps import evaluated
 
 READS = (Rows("vertex", 0), Rows("vertex", 1, 2), Free())
 WRITES = (Rows("vertex", 0), Rows("vertex", 1, 2), Summed(), Summed())
@@ -37,7 +37,7 @@ def _operands(rows: int) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 128, 640, 1000])
 def test_rows_are_the_same_and_sums_as_exact(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(stages, "BYTES", 1)  # pieces of 64 rows
+    monkeypatch.setattr(slice_steps, "PIECE_BYTES", 1)  # pieces of 64 rows
     operands = _operands(rows)
     got = jax.jit(evaluated(_closed(), "n", rows, READS, WRITES))(*operands)
     want = [np.asarray(value) for value in _stage(*map(jnp.asarray, operands))]
@@ -55,7 +55,7 @@ def test_what_is_made_never_exists_for_all_rows() -> None:
 
     function = evaluated(_closed(wide), "n", rows, READS, (Rows("vertex", 0),))
     compiled = jax.jit(function).lower(*map(jax.typeof, _operands(rows))).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 8 * stages.BYTES + rows * 4
+    assert compiled.memory_analysis().temp_size_in_bytes < 8 * slice_steps.PIECE_BYTES + rows * 4
 
 
 def test_results_that_are_neither_rows_nor_sums() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dorylax.streaming.columns import ComputedColumn, FileColumn, ScratchColumn
-from dorylax.streaming.prefetch import Prefetcher
-from dorylax.streaming.writing import Writer
+from dorylax.streaming.transfers import Prefetcher, Traffic, Writer
 
 
 @pytest.mark.parametrize("buffers", [3, 4, 9])
@@ -21,7 +20,8 @@ def test_units_in_order(tmp_path: Path, buffers: int) -> None:
     column = FileColumn(tmp_path / "rows", 0, np.int32, (1024,), bounds)
     numbers = ComputedColumn(np.arange, bounds)
     with ThreadPoolExecutor(1) as threads:
-        prefetcher = Prefetcher(threads, buffers)
+        traffic = Traffic()
+        prefetcher = Prefetcher(threads, traffic, buffers)
         for _ in range(2):
             found, before = [], None
             for read in prefetcher.over(range(6), {"rows": column, "numbers": numbers}):
@@ -31,15 +31,14 @@ def test_units_in_order(tmp_path: Path, buffers: int) -> None:
                 found.append(read["rows"].copy())
                 before = read
             np.testing.assert_array_equal(np.concatenate(found), rows)
-        assert prefetcher.take() > 2 * rows.nbytes
-        assert prefetcher.take() == 0
+        assert 2 * rows.nbytes < traffic.read < 3 * rows.nbytes
 
 
 def test_an_error_reaches_who_reads_and_the_rest_is_left(tmp_path: Path) -> None:
     (tmp_path / "rows").write_bytes(bytes(100))
     column = FileColumn(tmp_path / "rows", 0, np.uint8, (), np.array([0, 50, 100, 150, 200]))
     with ThreadPoolExecutor(1) as threads:
-        prefetcher = Prefetcher(threads, 3)
+        prefetcher = Prefetcher(threads, Traffic(), 3)
         units = prefetcher.over(range(4), {"rows": column})
         assert len(next(units)["rows"]) == 50
         next(units)
@@ -65,7 +64,7 @@ def test_a_full_disk_reaches_whoever_writes(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(type(column), "write", full)
     with ThreadPoolExecutor(1) as threads:
-        writer = Writer(threads)
+        writer = Writer(threads, Traffic())
         with pytest.raises(OSError, match="No space left"):
             write(writer, column, count)
         with writer.finished():

@@ -14,7 +14,7 @@ from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import residency
-from dorylax.streaming.layout import INDEX, Layout
+from dorylax.streaming.layout import INDEX, Layout, Value
 from dorylax.streaming.residency import even_units, lay_out, unit_rows, units_for
 from dorylax.streaming.units import MOST_ENTRIES
 
@@ -36,6 +36,14 @@ def friendster() -> Program:
 
 def layout(friendster: Program, gib: float) -> Layout:
     return lay_out(friendster, even_units(V, E, friendster), round(gib * 2**30), symmetric=True, mapped=MAPPED)
+
+
+def in_whole(found: Layout) -> dict[Value, frozenset[int]]:
+    return {value: units for value, units in found.resident.items() if len(units) == len(found.units)}
+
+
+def in_part(found: Layout) -> dict[Value, frozenset[int]]:
+    return {value: units for value, units in found.resident.items() if len(units) < len(found.units)}
 
 
 def test_friendster_in_ten_gibibytes(friendster: Program) -> None:
@@ -75,10 +83,10 @@ def test_with_plenty_all_is_in_memory(friendster: Program) -> None:
 def test_what_does_not_fit_is_in_memory_in_part(friendster: Program) -> None:
     """Of Â·X, which is read twice, as much as is left holds: a plan of 12 GiB left two of them."""
     found = layout(friendster, 12)
-    ((value, units),) = found.partly.items()
+    ((value, units),) = in_part(found).items()
     sizes = [found.size_of_unit(value, unit) for unit in range(len(found.units))]
     assert 12 * 2**30 - max(sizes) < found.bytes <= 12 * 2**30
-    nothing = dataclasses.replace(found, partly={})
+    nothing = dataclasses.replace(found, resident=in_whole(found))
     saved = sum(sizes[unit] for unit in units)
     assert found.traffic[0] == nothing.traffic[0] - 2 * saved
     assert found.scratch_bytes == nothing.scratch_bytes - saved
@@ -123,7 +131,8 @@ def test_edges_from_labelled_vertices_are_kept_apart(friendster: Program) -> Non
         return lay_out(friendster, units, round(gib * 2**30), **options)
 
     # Of what is in memory in part there is less beside what is kept apart: not what is counted here.
-    plain, apart = (dataclasses.replace(planned(10, edges), partly={}) for edges in (None, E // 2))
+    plans = [planned(10, edges) for edges in (None, E // 2)]
+    plain, apart = (dataclasses.replace(plan, resident=in_whole(plan)) for plan in plans)
     index, kept = 4 * E, 4 * (V + E // 2 + E // 2)
     assert apart.traffic[0] == plain.traffic[0] - 2 * index + kept
     assert apart.scratch_bytes == plain.scratch_bytes + kept

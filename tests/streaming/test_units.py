@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.streaming import slices
-from dorylax.streaming.slices import Slices, slices_for
-from dorylax.streaming.units import Units, cut
+from dorylax.streaming.units import SLICE_ENTRIES, Slices, Units, cut, slices_for
 
 
 def units(degrees: list[int], rows: int, entries: int) -> Units:
@@ -38,7 +36,7 @@ def test_slices_are_of_one_length() -> None:
     found = slices_for(units, 200, 0)
     number = -(-75_000 // found.rows)
     assert 75_000 <= number * found.rows < 75_000 + 16 * number, "hardly anything is padded"
-    assert found.rows <= slices.ENTRIES * 75_000 // 4_000_000 + 16
+    assert found.rows <= SLICE_ENTRIES * 75_000 // 4_000_000 + 16
     by_edge = slices_for(units, 200, 4)
     assert by_edge.rows < found.rows
     assert slices_for(units, 200, 64).rows < by_edge.rows

@@ -22,9 +22,8 @@ _UNCHECKED = ("clock", "cost", "settings", "ray_cluster", "jax_internals", "prog
 _CHECKED = (
     *(f"dorylax.program.{name}" for name in ("program", "single")),
     *(f"dorylax.program.tracing.{name}" for name in ("arguments", "spec", "trace")),
-    *(f"dorylax.streaming.{name}" for name in ("allocation", "columns", "data", "direct", "executor", "graph_steps")),
-    *(f"dorylax.streaming.{name}" for name in ("labelled_edges", "pieces", "prefetch", "slice_steps", "slices")),
-    *(f"dorylax.streaming.{name}" for name in ("spare", "stages", "units", "writing")),
+    *(f"dorylax.streaming.{name}" for name in ("columns", "data", "direct", "executor", "graph_steps")),
+    *(f"dorylax.streaming.{name}" for name in ("slice_steps", "spare", "transfers", "units")),
     *(f"pipeline.{name}" for name in ("engine", "plan", "prepare", "saved", "staleness")),
     *("pipeline.parameters.group", "pipeline.parameters.update", "layers.", "experiments."),
     *(f"serverless.{name}" for name in ("backends.", "handler.", "rows", "wire.")),

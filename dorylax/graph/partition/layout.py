@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.errors import InputError
-from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.normalise import in_degrees
+from dorylax.graph.compressed import CompressedGraph, in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.simple import even_bounds

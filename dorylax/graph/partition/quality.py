@@ -14,8 +14,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Int32, Int64
 
-from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.normalise import in_degrees
+from dorylax.graph.compressed import CompressedGraph, in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.rows import Ids, Offsets, rows_between, spans

@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.normalise import in_degrees
+from dorylax.graph.compressed import CompressedGraph, in_degrees
 
 Balance = Literal["vertices", "edges"]
 
