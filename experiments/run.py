@@ -1,4 +1,4 @@
-"""The command `dorylax sweep`, also as a script: `python experiments/run.py --sweep [FILE]`.
+"""The commands `dorylax sweep` and `report`; a sweep also as a script: `python experiments/run.py --sweep [FILE]`.
 
 `sweep_file` reads a sweep, `execution` runs it, and `table` prints its results.
 """
@@ -22,7 +22,7 @@ from dorylax.experiments.confounding import confounders
 from dorylax.experiments.execution import Executor, carry_out, expected_seconds, known_outcomes
 from dorylax.experiments.executors.local import InProcess, Processes
 from dorylax.experiments.executors.ray_tasks import ray_tasks
-from dorylax.experiments.folder import check_folder, locked, write_sweep
+from dorylax.experiments.folder import check_figures, check_folder, locked, read_study, write_sweep
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOptions, check_data, error_file
 from dorylax.experiments.sweep import CONFIGS, Run, Study, Sweep, select
@@ -36,8 +36,8 @@ from dorylax.observers.tensorboard import load_library
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, stop
-from dorylax.terminal.files import OUTPUT_FOLDER
-from dorylax.terminal.options import no_verify_option
+from dorylax.terminal.files import INPUT, OUTPUT_FOLDER
+from dorylax.terminal.options import COUNT, no_verify_option, option
 from dorylax.terminal.run import run as run_command
 from dorylax.terminal.run import traceback_option
 
@@ -46,41 +46,42 @@ _DEFAULT = "flagship"
 
 @click.command()
 @click.argument("name", metavar="[FILE]", default=_DEFAULT)
-@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Folder of the sweep [default: runs/NAME].")
-@click.option(
-    "--only",
-    metavar="KEY=VALUE",
+@option("--out DIR", "Folder of the sweep [default: runs/NAME].", type=OUTPUT_FOLDER)
+@option(
+    "--only KEY=VALUE",
+    "Only runs in which a key that varies, or train.seed, has this value; several values of one key are alternatives, "
+    "different keys must all match.",
     multiple=True,
-    help="Only runs in which a key that varies, or train.seed, has this value; several values of one key are "
-    "alternatives, different keys must all match.",
 )
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Concurrent runs, each in its own process [default: one per core if all runs are in virtual time, else 1; with "
-    "--hosts ray as many as there is room for].",
+@option(
+    "--jobs N",
+    "Concurrent runs, each in its own process [default: one per core if all runs are in virtual time, else 1; with --hosts "
+    "ray as many as there is room for].",
+    type=COUNT,
 )
-@click.option(
+@option(
     "--hosts",
+    "Where runs run: in processes of this machine, or over the nodes of a Ray cluster.",
     type=click.Choice(["processes", "ray"]),
     default="processes",
-    help="Where runs run: in processes of this machine, or over the nodes of a Ray cluster [default: processes].",
 )
-@click.option("--address", metavar="HOST:PORT", help="The Ray cluster [default: as ray.address: null].")
-@click.option(
-    "--cpus-per-run",
-    metavar="C",
-    type=click.IntRange(min=1),
-    help="With --hosts ray, CPUs, and threads, of each run [default: this machine's cores].",
+@option("--address HOST:PORT", "The Ray cluster [default: as ray.address: null].")
+@option(
+    "--cpus-per-run C",
+    "With --hosts ray, CPUs, and threads, of each run [default: this machine's cores].",
+    type=COUNT,
 )
-@click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
-@click.option(
-    "--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard of runs that train, for TensorBoard."
+@option(
+    "--report/--no-report",
+    "Write report.html at the end [default: yes].",
+    name="with_report",
+    default=True,
+    show_default=False,
 )
-@click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
+@option("--tensorboard", "Also write DIR/runs/KEY/tensorboard of runs that train, for TensorBoard.")
+@option("--list", "List the sweeps that come with dorylax.", name="show_list")
 @no_verify_option
-@click.option("--dry-run", is_flag=True, help="List the runs, with times estimated from finished runs.")
+@option("--dry-run", "List the runs, with times estimated from finished runs.")
 def sweep(
     *,
     name: str | None,
@@ -152,6 +153,32 @@ def sweep(
         first = error_file(folder, failed[0])
         stop(f"{len(failed)} of {len(found)} runs failed; the first one's traceback: {first}", FAILED)
     return 0
+
+
+@click.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=INPUT)
+@option("--out DIR", "Where to write [default: DIR, if there is one].", type=OUTPUT_FOLDER)
+def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
+    """Write a report on one or more sweeps.
+
+    Each DIR is the folder of a sweep, or of `dorylax train`. Writes report.html, report.md and figures/; runs
+    nothing.
+    """
+    if out is None and len(folders) > 1:
+        raise ConfigError("--out is needed with several folders: it says where their common report goes")
+    out = out or folders[0]
+
+    from dorylax.experiments.report import write_report  # loads Matplotlib
+
+    studies = [read_study(folder) for folder in folders]
+    outcomes = [outcome for study in studies for outcome in study.outcomes]
+    if not any(outcome.status == "done" for outcome in outcomes):
+        reason = next((f" ({one.run.label}: {one.error})" for one in outcomes if one.status == "failed"), "")
+        raise ConfigError(f"there is nothing to report: no run is done yet{reason}")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file, not a folder")
+    check_figures(out)
+    click.echo(f"report: {write_report(studies, out)}")
 
 
 def _find(name: str) -> Path:

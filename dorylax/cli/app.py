@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "simulate": ("dorylax.cli.simulate:simulate", "Estimate the time and cost of a run on a cluster."),
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
-    "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
+    "report": ("dorylax.experiments.run:report", "Write a report on one or more sweeps."),
     "datasets": ("dorylax.cli.data_sets:datasets", "List the data sets."),
     "generate": ("dorylax.cli.data_sets:generate", "Write a generated data set to a folder, in little memory."),
     "info": ("dorylax.cli.info:info", "Show versions, kernel, machine and folders; or the memory of a run."),

@@ -1,11 +1,13 @@
-"""`dorylax aws`: deploys the handler to AWS Lambda, inspects it, removes it (docs/aws.md)."""
+"""`dorylax aws`: deploys the handler to AWS Lambda, inspects it and its image, removes it (docs/aws.md)."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,8 +16,7 @@ from typing import Any
 import click
 
 from dorylax.cli.app import Commands
-from dorylax.cli.aws_image import image, lock
-from dorylax.cli.aws_tables import plan_content, show_changes, show_policies, show_status
+from dorylax.cli.aws_tables import plan_content, show_changes, show_policies, show_size, show_status
 from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy import function as functions
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
@@ -27,15 +28,19 @@ from dorylax.serverless.deploy.function import (
     find_image,
     log_events,
     read_function,
+    warm_invocation,
 )
+from dorylax.serverless.deploy.image import root as roots
 from dorylax.serverless.deploy.image.base import is_pinned
+from dorylax.serverless.deploy.image.contents import lock_text, make_lock, requirements
 from dorylax.serverless.deploy.image.context import Context, Releases
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.stacks import Change, Stack
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
 from dorylax.terminal.failures import FAILED, stop
-from dorylax.terminal.files import INPUT
+from dorylax.terminal.files import INPUT, OUTPUT, OUTPUT_FOLDER
 from dorylax.terminal.options import COUNT, json_option, option, section_options
 from dorylax.terminal.output import print_json
 
@@ -43,9 +48,11 @@ _FOLLOW_SECONDS = 2.0
 _LATE_MILLISECONDS = 30_000
 """How much later than others a line may reach the log."""
 _NO_ACCOUNT = "0" * 12
+_STARTS = 3
+_lapack_option = option("--lapack", "Include SciPy.")
 
 
-@click.group(cls=Commands, commands=[image, lock])
+@click.group(cls=Commands)
 def aws() -> None:
     """Run tensor tasks on AWS Lambda: deploy, inspect, tear down."""
 
@@ -246,3 +253,60 @@ def teardown(deployment: Deployment, *, artefacts: str | None, yes: bool, no_wai
             stack.delete(wait=not no_wait)
         if location is not None:
             delete_artefacts(location, clients)
+
+
+@aws.command()
+@option("--architecture", "", type=click.Choice(("x86_64", "arm64")), default="x86_64")
+@_lapack_option
+@option("--base IMAGE", "As for `dorylax aws deploy`.")
+@option("--lock FILE", "As for `dorylax aws deploy`.", type=INPUT)
+@option("--context DIR", "Only write the build context for a container engine.", name="folder", type=OUTPUT_FOLDER)
+@option("--root DIR", "Keep the image's files here.", type=OUTPUT_FOLDER)
+@json_option
+def image(*, base: str | None, folder: Path | None, root: Path | None, as_json: bool, **given: Any) -> None:
+    """Show the contents of the function's image and its start time, without a container engine.
+
+    Builds the image's files for this machine, without its Python and system, and starts the function from them.
+    """
+    if folder is not None and root is not None:
+        raise ConfigError("--context and --root exclude each other")
+    context = Context.make(base=Deployment(base=base).base, **given)
+    if folder is not None:
+        made = context.pinned()
+        made.write(folder)
+        click.echo(f"tag: {context.tag}\nbase: {made.base}")
+        return
+    with contextlib.ExitStack() as stack:
+        kept = root or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-root-"))) / "root"
+        target = roots.build(context, kept)
+        size = roots.size(target)
+        started = [roots.start(target, warm_invocation()) for _ in range(_STARTS)]
+    seconds = [start.seconds for start in started]
+    if as_json:
+        content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
+        content |= {"import_seconds": seconds, "resident_bytes": started[0].resident_bytes}
+        print_json({"schema": 1} | content)
+        return
+    show_size(size, context.tag)
+    click.echo(
+        f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
+    )
+    click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
+
+
+@aws.command()
+@click.argument("file", metavar="FILE", type=OUTPUT)
+@option("--python 3.N", "Version of Python; repeatable [default: this].", name="pythons", multiple=True)
+@_lapack_option
+def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
+    """Write the hashes of the image's wheels, in the versions that are installed here, to a file for --lock.
+
+    Asks the package index that pip uses. Keep the file: an image contains only the wheels that it lists.
+    """
+    for python in pythons:
+        if not re.fullmatch(r"3\.\d+", python):
+            raise ConfigError(f"--python must be a version such as 3.12, got {python!r}")
+    versions = [(3, int(python.removeprefix("3."))) for python in pythons] or [sys.version_info[:2]]
+    text = lock_text(make_lock(requirements(lapack=lapack), versions))
+    write_file(file, text)
+    click.echo(f"{file}: {text.count('--hash=')} wheels of {text.count('==')} distributions")

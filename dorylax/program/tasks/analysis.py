@@ -60,7 +60,7 @@ class StepAnalysis:
 
     @cached_property
     def without_unlabelled(self) -> frozenset[Var]:
-        """Rows and sums over rows to which vertices without a label contribute nothing: see `rows/unlabelled.py`."""
+        """Rows and sums over rows to which vertices without a label contribute nothing: see `dorylax.program.rows.zeros`."""
         return without_unlabelled(self.traced.step.jaxpr, self.traced.variables("weights"), self.types)
 
     @cached_property
