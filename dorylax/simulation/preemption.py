@@ -27,10 +27,10 @@ from dorylax.pipeline.recovery.base import (
     Joined,
     Lost,
     Noticed,
-    Policy,
     Server,
     place_shadows,
 )
+from dorylax.pipeline.recovery.catalogue import POLICIES
 from dorylax.simulation.preemption_traces import PreemptionTrace
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.run import Inputs, simulate
@@ -139,7 +139,7 @@ class EpochTimes:
         sizes = self.scenario.graph
         if sizes is None:
             _, shape, _ = self._inputs.of(self.scenario)
-            vertices, edges, features = shape.num_vertices, shape.num_edges, shape.features
+            vertices, edges, features = shape.num_vertices, shape.num_edges, shape.num_features
         else:
             vertices, edges, features = sizes.vertices, sizes.edges, sizes.features
         size = vertices * features * _FLOAT32 + edges * _EDGE_BYTES
@@ -175,8 +175,10 @@ class Replayed(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Useful epochs per hour. Its mean over traces is liveput: the expected throughput under preemptions (Parcae,
-        NSDI '24, defines it as the expectation over preemption scenarios)."""
+        """Useful epochs per hour.
+
+        Its mean over traces is liveput: the expected throughput over preemption scenarios (Parcae, NSDI '24).
+        """
         return self.epochs / self.seconds * _HOUR
 
 
@@ -196,14 +198,14 @@ def on_demand(times: EpochTimes, hosts: int) -> Replayed:
 
 
 def replay(
-    trace: PreemptionTrace, start: float, policy: Policy, times: EpochTimes, hosts: int, costs: Costs
+    trace: PreemptionTrace, start: float, policy: str, times: EpochTimes, *, hosts: int, costs: Costs
 ) -> Replayed:
     """Replay a trace from a second on until the scenario's epochs are trained.
 
     Args:
         trace: The trace, scaled to the number of hosts.
         start: Seconds after its start.
-        policy: The recovery policy.
+        policy: Name of the recovery policy.
         times: Times of epochs.
         hosts: Number of hosts (≥ 1); graph servers are dealt to them in turn.
         costs: Costs of recoveries.
@@ -211,18 +213,22 @@ def replay(
     Raises:
         ScenarioError: An assignment does not fit the memory of a host.
     """
-    return _Replay(trace, start, policy, times, hosts, costs).run()
+    return _Replay(trace, start, policy, times, hosts=hosts, costs=costs).run()
 
 
+@final
 class _Replay:
+    """The state of a replay; arguments as for `replay`."""
+
     def __init__(
-        self, trace: PreemptionTrace, start: float, policy: Policy, times: EpochTimes, hosts: int, costs: Costs
+        self, trace: PreemptionTrace, start: float, policy: str, times: EpochTimes, *, hosts: int, costs: Costs
     ) -> None:
-        self.trace, self.policy, self.times, self.costs = trace, policy, times, costs
+        self.trace, self.policy, self.times, self.costs = trace, POLICIES[policy], times, costs
         self.home = self.assigned = home_of(times.scenario.pipeline.servers, hosts)
         self.target = times.scenario.config.train.epochs
         self.limit = _MOST * self.target * times.epoch(max(map(len, self.home))) + 24 * _HOUR
         changes = trace.from_second(start, self.limit)
+        events: list[tuple[float, int, str, str]]
         events = [(one.seconds, order, one.kind, one.node) for order, one in enumerate(changes)]
         if costs.notice:
             events += [
@@ -253,7 +259,7 @@ class _Replay:
 
     @property
     def alive(self) -> frozenset[int]:
-        return frozenset(self.node) - self.ready.keys()
+        return frozenset(self.node.keys() - self.ready.keys())
 
     def run(self) -> Replayed:
         self._begin()
@@ -317,10 +323,13 @@ class _Replay:
     def _saved(self) -> int:
         return self.saved[bisect.bisect_right(self.saved, (self.now, self.target)) - 1][1]
 
-    def _decide(self, event: Event) -> None:
+    def _decide(self, event: Event) -> str:
+        """Ask the policy, carry its decision out, and return the action."""
         fleet = self._fleet()
         decision = self.policy.decide(fleet, event)
         self.decisions[decision.action, decision.reason] += 1
+        if decision.action == "move" and isinstance(event, EpochEnded):  # between two epochs there is time to save
+            self.saved.append((self.now, self.done))
         if decision.action == "take over":
             self._take_over(decision)
         elif decision.action == "move":
@@ -335,6 +344,7 @@ class _Replay:
         if decision.action == "move":
             self.phase, self.ends = "wait", math.inf
             self._recover()
+        return decision.action
 
     def _waste(self, epochs: int) -> None:
         """Count the last useful epochs as lost."""
@@ -409,8 +419,7 @@ class _Replay:
                 self.saved.append((self.now, self.done))
             if self.done == self.target:
                 return
-            self._decide(EpochEnded())
-            if self.phase != "train":
+            if self._decide(EpochEnded()) == "move":
                 return
         self._train()
 
@@ -467,7 +476,9 @@ def table_row(runs: Sequence[Replayed]) -> dict[str, Any]:
     def interval(values: Sequence[float]) -> tuple[float, float]:
         if len(values) < 2:
             return float(values[0]), math.nan
-        return float(np.mean(values)), float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / len(values) ** 0.5)
+        return float(np.mean(values)), float(
+            stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / len(values) ** 0.5
+        )
 
     decisions = sum((one.decisions for one in runs), Counter[tuple[str, str]]())
     return {

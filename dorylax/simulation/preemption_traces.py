@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 import random
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -48,19 +47,24 @@ class PreemptionTrace(NamedTuple):
         return number % self.zones if self.zones else number
 
     def scaled(self, hosts: int) -> PreemptionTrace:
-        """Return a trace of at most about so many nodes: every n-th node is kept, or nodes are doubled.
+        """Return a trace of at most so many nodes: some are dropped evenly, or all are multiplied.
+
+        Each node takes the lowest free one of `most` slots, and each slot stands for some hosts or none.
 
         Args:
-            hosts: Number of hosts of the run, which corresponds to `most` (≥ 1) nodes.
+            hosts: Number of hosts of the run (≥ 1).
         """
-        ratio = hosts / self.most
-        nodes = list(dict.fromkeys(one.node for one in self.changes))
-        copies = {node: math.floor((n + 1) * ratio) - math.floor(n * ratio) for n, node in enumerate(nodes)}
-        changes = (
-            one._replace(node=one.node if not copy else f"{one.node}@copy{copy}")
-            for one in self.changes
-            for copy in range(copies[one.node])
-        )
+        most = self.most
+        free, slots, changes = list(range(most)), dict[str, int](), list[Change]()
+        for one in self.changes:
+            if one.kind == "add":
+                free.sort()
+                slots[one.node] = free.pop(0)
+            slot = slots[one.node]
+            if one.kind == "remove":
+                free.append(slot)
+            copies = (slot + 1) * hosts // most - slot * hosts // most
+            changes += [one._replace(node=f"{one.node}@copy{copy}" if copy else one.node) for copy in range(copies)]
         return self._replace(changes=tuple(changes))
 
     def from_second(self, start: float, until: float) -> list[Change]:
@@ -150,7 +154,7 @@ def synthetic_trace(
         hours: Length.
         seed: Seed.
     """
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     alive = [f"node{number}" for number in range(nodes)]
     changes = [Change(0.0, "add", node) for node in alive]
     granted: list[tuple[float, str]] = []
