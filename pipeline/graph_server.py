@@ -120,6 +120,7 @@ class GraphServer:
         self.parameters = ParameterClient(self.address, context.config.parameter_servers, context.transport)
         self.counts = recorder.graph[shard.server]
         self._queued = self._unanswered = 0
+        self._begun = -1  # newest epoch that an interval has begun
         self._owners = np.asarray(context.homes)
         self._turn = asyncio.Semaphore(1) if context.config.mode == "no-pipe" else None
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
@@ -192,6 +193,17 @@ class GraphServer:
         return {step.index: self.parts[step.index] for step in self.context.plan.epoch if step.kind == "sum"}
 
     # Operations of an interval.
+
+    async def pause(self, epoch: int, number: int) -> None:
+        """Occupy all threads if this server straggles in an epoch that the interval is the first to begin."""
+        times = self.context.times
+        if times is None or epoch <= self._begun:
+            return
+        self._begun = epoch
+        if seconds := times.pause(self.shard.server, epoch):
+            slots = range(self.workers.slots)
+            requests = [Request(lambda: None, seconds, (epoch, number, -1, slot)) for slot in slots]
+            await self.workers.run_all(requests, lambda _place, _timed: None)
 
     async def publish(self, number: int, current: IntervalPass) -> None:
         """Write the pass's rows of a value to the buffer, and send its boundary rows to the peers with these ghosts."""

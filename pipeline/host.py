@@ -141,6 +141,7 @@ class GraphHost(Intervals):
         server = self.server.shard.server
         while True:
             await self._enter(number, epoch)
+            await self.server.pause(epoch, number)
             begin = self._clock.now()
             pulled = await self.server.parameters.pull(number, epoch)
             self.server.counts.of(epoch).weights_seconds += self._clock.now() - begin

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dorylax.cli.preemptions import replay_policies
 from dorylax.cli.what_if import search_grid
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import bar
@@ -50,7 +51,25 @@ _TOLD = 2000
     "How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
     type=COUNT,
 )
-@option("--trace FILE.json", "Also write a timeline for Perfetto.", type=OUTPUT)
+@option(
+    "--trace FILE.json",
+    "Also write a timeline for Perfetto. A FILE.csv is read instead, as by --preemptions.",
+    type=OUTPUT,
+)
+@option(
+    "--preemptions FILE.csv|RATE%",
+    "Replay preemptions of hosts: a trace with lines `milliseconds,add|remove,node`, or the share of the hosts that "
+    "vanish in an hour, such as 10%; repeatable (docs/spot.md).",
+    multiple=True,
+)
+@option(
+    "--policy NAME",
+    "Recovery policy of --preemptions.  [default: all]",
+    type=click.Choice(("restart", "rerun", "reroute", "shadow", "all")),
+)
+@option("--hosts N", "Hosts of --preemptions, at most one per graph server.  [default: the graph servers]", type=COUNT)
+@option("--starts N", "Starts within each trace of --preemptions.  [default: 20]", type=COUNT)
+@option("--notice SECONDS", "Notice before a preemption.  [default: 120; 0: none]", type=click.FloatRange(0))
 @option(
     "--what-if AXES",
     "Try all of these, such as servers=4..64,functions=10|40,backend=functions|cpu, and show the Pareto front of time "
@@ -74,6 +93,11 @@ def simulate(
     backends: tuple[Backend, ...],
     epochs: int | None,
     trace: Path | None,
+    preemptions: tuple[str, ...],
+    policy: str | None,
+    hosts: int | None,
+    starts: int | None,
+    notice: float | None,
     grid: str | None,
     as_json: bool,
     **choice: Any,
@@ -84,6 +108,28 @@ def simulate(
     simulated take the time of those that are, without the first.
     """
     will_read(name)
+    if trace is not None and trace.suffix == ".csv":
+        preemptions, trace = (*preemptions, str(trace)), None
+    of_replay = {"policy": policy, "hosts": hosts, "starts": starts, "notice": notice}
+    if given := [key for key, value in of_replay.items() if value is not None and not preemptions]:
+        raise ConfigError(f"--{given[0]} needs --preemptions, a trace or a rate such as 10%")
+    if preemptions:
+        if grid is not None or trace is not None or len(backends) > 1 or backends == ("functions",):
+            raise ConfigError("--preemptions takes --backend cpu or gpu, without --what-if and a timeline")
+        if name == _TABLES_3_4 or name in _COMPARISONS:
+            raise ConfigError(f"{name} has its own clusters: give --preemptions a scenario of yours")
+        replay_policies(
+            name=name,
+            preemptions=preemptions,
+            policy=policy or "all",
+            backend="gpu" if backends == ("gpu",) else "cpu",
+            hosts=hosts,
+            starts=starts,
+            epochs=epochs,
+            costs={} if notice is None else {"notice": notice},
+            as_json=as_json,
+        )
+        return
     if (name == _TABLES_3_4 or name in _COMPARISONS) and (backends or trace is not None):
         raise ConfigError(f"{name} has its own backends and no timeline: leave out --backend and --trace")
     if trace is not None and len(backends) > 1:

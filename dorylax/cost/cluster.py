@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dorylax.cost.fields import part
+from dorylax.cost.fields import NotNegative, part
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.measured import Measured
 from dorylax.cost.variation import Variation
-from dorylax.settings.section import Positive
+from dorylax.settings.section import Fraction, Positive
 
 _MEGABIT = 1e6 / 8  # bytes
 
@@ -34,6 +34,8 @@ class Cluster:
         contention: Whether tasks slow each other down: messages and functions on a server's network, threads on its cores
             and its memory, functions among themselves; and whether functions start cold.
         measured: Measurements of its machine; None without any.
+        pause: Seconds in which a straggling graph server computes nothing, before an epoch.
+        pause_probability: Probability that a graph server straggles in an epoch, in [0, 1).
 
     Raises:
         ConfigError: A value is out of range.
@@ -48,6 +50,8 @@ class Cluster:
     prices_as_of: str = "2026-07"
     contention: bool = False
     measured: Measured | None = None
+    pause: NotNegative = 0.0
+    pause_probability: Fraction = 0.0
 
     @property
     def ships(self) -> bool:

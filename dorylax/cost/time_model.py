@@ -12,6 +12,7 @@ from dorylax.cost.cluster import Cluster
 from dorylax.cost.instance import INSTANCES
 from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
+from dorylax.cost.variation import Variation
 
 Amount = float | int  # bytes and operations are whole numbers
 TimedPart = tuple[float, Part]
@@ -210,6 +211,14 @@ class TimeModel:
         speed = server.memory_bandwidth * (server.lift(1) if self.cluster.contention else 1)
         median = server.overhead + UPDATE_PASSES * bytes / speed
         return median * server.variation.factor(self.seed, "update", key)
+
+    def pause(self, server: int, epoch: int) -> float:
+        """Seconds in which a graph server computes nothing before an epoch, if it straggles then; otherwise 0."""
+        cluster = self.cluster
+        if not cluster.pause:
+            return 0.0
+        drawn = Variation(sigma=0.0, straggler_probability=cluster.pause_probability, straggler_factor=2.0)
+        return cluster.pause if drawn.factor(self.seed, "pause", (server, epoch)) > 1 else 0.0
 
     def as_described(
         self, measured: MeasuredSpeeds, flops: Amount, bytes: Amount, rows: RowsRead | None, elementwise: Amount | None

@@ -159,3 +159,28 @@ def test_comparisons(dorylax, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ("dollars" in out) == (content["measure"] == "dollars")
     assert content["note"] in out
     assert bool(content["note"]) == (name == "paper/sampled")
+
+
+def test_preemptions(dorylax, scenario: str, tmp_path: Path) -> None:
+    """A trace without removals costs the spot price; a policy is a row, a wrong option an error."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("0,add,a\n0,add,b\n")
+    words = ("simulate", "--scenario", scenario, "--epochs", "1")
+    code, out, err = dorylax(*words, "--preemptions", str(trace), "--preemptions", "900%", "--starts", "2", "--json")
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    assert [row["policy"] for row in content["rows"]] == ["restart", "rerun", "reroute", "shadow"] * 2
+    assert content["rows"][0]["seconds"][0] == pytest.approx(content["on_demand"]["seconds"])
+    assert content["rows"][0]["dollars"][0] < content["on_demand"]["dollars"]
+    code, out, err = dorylax(*words, "--trace", str(trace), "--policy", "rerun", "--starts", "1")
+    assert (code, err) == (0, "")
+    assert trace.read_text() == "0,add,a\n0,add,b\n"
+    assert out.splitlines()[-1] == "trace: the cheapest policy is rerun"
+    for given, problem in (
+        (("--policy", "rerun"), "--policy needs --preemptions"),
+        (("--preemptions", "often"), "must be a rate such as 10% or a trace FILE.csv, got 'often'"),
+        (("--preemptions", "10%", "--hosts", "3"), "--hosts must be ≤ 2, the graph servers of the scenario, got 3"),
+        (("--preemptions", "10%", "--backend", "functions"), "--preemptions takes --backend cpu or gpu"),
+    ):
+        code, _, err = dorylax(*words, *given)
+        assert (code, problem in err) == (2, True), err

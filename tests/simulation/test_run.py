@@ -228,3 +228,20 @@ def test_stale_intervals_run_ahead_from_the_beginning():
         for staleness in (0, 1)
     )
     assert sum(stale[6:]) < 0.95 * sum(fresh[6:])
+
+
+def test_stragglers_delay_synchronous_epochs_and_hardly_asynchronous_ones():
+    """Each of eight servers computes nothing for 2 s with probability 0.2: in most synchronous epochs all wait for one."""
+    seconds = {}
+    for mode, settings in {
+        "pipe": {},
+        "async": {"pipeline__mode": "async", "pipeline__staleness": 3, "pipeline__freshness": 0.0},
+    }.items():
+        made = scenario(pipeline__servers=8, pipeline__intervals=2, train__epochs=30, **settings).on("cpu")
+        for pause in (0.0, 2.0):
+            cluster = changed(calm(made.cluster), {"pause": pause, "pause_probability": 0.2})
+            seconds[mode, pause] = simulate(dataclasses.replace(made, cluster=cluster), epochs=30).seconds
+    delay = seconds["pipe", 2.0] - seconds["pipe", 0.0]
+    assert delay / (30 * 2.0) == pytest.approx(1 - 0.8**8, abs=0.15)
+    assert seconds["async", 2.0] < 0.7 * seconds["pipe", 2.0]
+    assert seconds["async", 2.0] > seconds["async", 0.0] + 30 * 2.0 * 0.2 / 2
