@@ -113,6 +113,8 @@ def simulate(
     of_replay = {"policy": policy, "hosts": hosts, "starts": starts, "notice": notice}
     if given := [key for key, value in of_replay.items() if value is not None and not preemptions]:
         raise ConfigError(f"--{given[0]} needs --preemptions, a trace or a rate such as 10%")
+    if grid is None and (given := [key for key, value in choice.items() if value is not None]):
+        raise ConfigError(f"--{given[0]} needs --what-if, which says what to choose from")
     if preemptions:
         if grid is not None or trace is not None or len(backends) > 1 or backends == ("functions",):
             raise ConfigError("--preemptions takes --backend cpu or gpu, without --what-if and a timeline")
@@ -135,12 +137,9 @@ def simulate(
     if trace is not None and len(backends) > 1:
         raise ConfigError("--trace is of one run: give one --backend")
 
-    if grid is None:
-        if given := [key for key, value in choice.items() if value is not None]:
-            raise ConfigError(f"--{given[0]} needs --what-if, which says what to choose from")
-    elif name == _TABLES_3_4:
+    if grid is not None and name == _TABLES_3_4:
         raise ConfigError(f"{_TABLES_3_4} has its own clusters: give --what-if a scenario of yours")
-    elif backends or trace is not None:
+    if grid is not None and (backends or trace is not None):
         raise ConfigError(
             "--backend is an axis of --what-if: give it backend=functions|cpu"
             if backends

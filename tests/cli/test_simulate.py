@@ -181,6 +181,7 @@ def test_preemptions(dorylax, scenario: str, tmp_path: Path) -> None:
         (("--preemptions", "often"), "must be a rate such as 10% or a trace FILE.csv, got 'often'"),
         (("--preemptions", "10%", "--hosts", "3"), "--hosts must be ≤ 2, the graph servers of the scenario, got 3"),
         (("--preemptions", "10%", "--backend", "functions"), "--preemptions takes --backend cpu or gpu"),
+        (("--preemptions", "10%", "--report", "page.html"), "--report needs --what-if"),
     ):
         code, _, err = dorylax(*words, *given)
         assert (code, problem in err) == (2, True), err
