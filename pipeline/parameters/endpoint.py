@@ -6,7 +6,7 @@ The decisions are in `server` and `sequencer`; this module carries them out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 from dorylax.clock import Clock, Duration
@@ -36,6 +36,9 @@ from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Spawn, Transport, payload_bytes
 
 T = TypeVar("T")
+
+Compute = Callable[..., Coroutine[Any, Any, Any]]
+"""Runs a computation of a parameter server: `ParameterWorkers.__call__`."""
 
 
 @final
@@ -124,7 +127,7 @@ class ParameterEndpoint:
         gate: StabilityGate | None,
         finish: Finish,
         transport: Transport,
-        compute: ParameterWorkers,
+        compute: Compute,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
         recorder: Recorder,

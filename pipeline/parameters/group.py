@@ -12,7 +12,7 @@ import jax
 import optax
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.parameters.endpoint import ParameterEndpoint, ParameterWorkers
+from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint
 from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.records import Advance, Applied, Finish, ServerState
 from dorylax.pipeline.parameters.sequencer import Sequencer
@@ -64,7 +64,7 @@ class ParameterServers:
         transport: Transport,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
-        compute: ParameterWorkers,
+        compute: Compute,
         here: Sequence[int] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
