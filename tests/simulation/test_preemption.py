@@ -62,14 +62,14 @@ def test_times_count_from_the_first_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hosts", [2, 5, 16, 40])
 def test_scaled_traces_have_as_many_nodes_and_the_same_rate(hosts: int) -> None:
-    trace = synthetic_trace(16, 0.5, hours=200)
+    trace = synthetic_trace(16, 0.5, hours=200.0)
     scaled = trace.scaled(hosts)
     assert scaled.most == hosts
     assert len(scaled.changes) == pytest.approx(len(trace.changes) * hosts / 16, rel=0.1)
 
 
 def test_synthetic_traces_have_their_rate_and_bursts_in_one_zone() -> None:
-    trace = synthetic_trace(30, 0.2, burst=3, zones=3, hours=500)
+    trace = synthetic_trace(30, 0.2, burst=3, zones=3, hours=500.0)
     lost: dict[float, list[str]] = {}
     for one in trace.changes:
         if one.kind == "remove":
@@ -77,14 +77,14 @@ def test_synthetic_traces_have_their_rate_and_bursts_in_one_zone() -> None:
     assert sum(map(len, lost.values())) / 500 == pytest.approx(0.2 * 30, rel=0.1)
     assert max(map(len, lost.values())) == 3
     assert all(len({trace.zone(node) for node in nodes}) == 1 for nodes in lost.values())
-    assert trace.changes != synthetic_trace(30, 0.2, burst=3, zones=3, hours=500, seed=1).changes
+    assert trace.changes != synthetic_trace(30, 0.2, burst=3, zones=3, hours=500.0, seed=1).changes
 
 
 @pytest.mark.parametrize("start", [0.0, 4000.0])
 def test_repeated_traces_add_and_remove_nodes_that_are_away_and_there(start: float) -> None:
     alive: set[str] = set()
     before = 0.0
-    for seconds, kind, node in synthetic_trace(5, 1.0, hours=2).from_second(start, 40 * 3600):
+    for seconds, kind, node in synthetic_trace(5, 1.0, hours=2.0).from_second(start, 40 * 3600.0):
         assert seconds >= before
         assert (kind == "remove") == (node in alive)
         (alive.remove if kind == "remove" else alive.add)(node)
