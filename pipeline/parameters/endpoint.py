@@ -265,7 +265,8 @@ class ParameterEndpoint:
             return new
 
         order = (step.number, APPLY)
-        return await self._compute(self._index, "update", work, self._num_bytes, order, epoch=step.epoch)
+        state: ServerState = await self._compute(self._index, "update", work, self._num_bytes, order, epoch=step.epoch)
+        return state
 
 
 def _size(step: Step) -> int:
