@@ -177,9 +177,8 @@ def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
             words["claim"] = "is more accurate than"
         others = [f'"{one.name}"' for one in ranked[1:] if verdicts[one.name] in wanted]
         listed = " and ".join(others) if len(others) <= _NAMED else f"{len(others)} other variants"
-        return _FOUND.format(
-            others=f" By other factors, that is the verdict on {listed}, too." if others else "", **words
-        )
+        adjective = "As accurate" if accuracy else said[:1].upper() + said[1:]
+        return _FOUND.format(others=f" {adjective}, too: {listed}." if others else "", **words)
     words["failures"] = words["failures"].replace(f"; {best.name} {FAILS}", f", but {FAILS}")
     if said in (OPEN, "accuracy undecided"):
         return _UNDECIDED.format(**words)

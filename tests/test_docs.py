@@ -217,3 +217,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             there = page.parent / name if name else page
             assert there.exists(), target
             assert not anchor or anchor in anchors(there), target
+
+
+def test_guides_are_short() -> None:
+    """In words, code included; logs and generated pages are apart, and the architecture page may have twice as many."""
+    apart = ("api.md", "commands.md", "inputs.md", "settings.md")
+    pages = [page for page in PAGES[1:] if "log" not in page.parts and page.name not in apart]
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert {name: count for name, count in words.items() if count > (2500 if name == "architecture.md" else 1200)} == {}
+    assert sum(words.values()) <= 35_000

@@ -352,8 +352,8 @@ class Dataset:
             name: Name of the data set in reports.
             key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
                 are row numbers.
-            source: Column of the sources; None takes the column "source", or else the first.
-            target: Column of the targets; None takes the column "target", or else the second.
+            source: Column of the sources; None takes `source`, `src`, `from` or `u`.
+            target: Column of the targets; None takes `target`, `dst`, `to` or `v`.
             roles: As for `from_pyg`, by columns of `vertices`, and columns of either table to ignore. By default
                 `labels="label"`, and all others are features.
 

@@ -166,6 +166,10 @@ def networkx(
     return Imported(built, of_nodes, None if isinstance(nodes, range) else stored_names("nodes", list(nodes)))
 
 
+_ENDS = {"source": ("source", "src", "from", "u"), "target": ("target", "dst", "to", "v")}
+"""Usual names of the columns with the ends of edges."""
+
+
 def dataframe(
     kind: type[AnyGraph],
     edges: Any,
@@ -202,21 +206,19 @@ def dataframe(
 
 
 def _ends(columns: list[Hashable], source: Hashable | None, target: Hashable | None) -> tuple[Hashable, Hashable]:
-    """Return the columns of sources and targets. None stands for the column of that name, or the first and the second."""
-    found = []
-    for role, name, place in (("source", source, 0), ("target", target, 1)):
-        default = role if role in columns or place >= len(columns) else columns[place]
-        found.append(default if name is None else name)
-        if columns.count(found[-1]) != 1:
+    """Return the columns of sources and targets; None stands for the first usual name that the table has."""
+
+    def column(role: str, name: Hashable | None) -> Hashable:
+        usual = next((one for one in _ENDS[role] if one in columns), role)
+        found = usual if name is None else name
+        if columns.count(found) != 1:
             raise GraphError(
-                f"{role}={found[-1]!r} must be one column of the table of edges, whose columns are "
-                f"{', '.join(map(repr, columns))}"
+                f"{role}={found!r} must be one column of the table of edges, whose columns are "
+                f"{', '.join(map(repr, columns))}: give source=… and target=…"
             )
-    if found[0] == found[1]:
-        raise GraphError(
-            f"column {found[0]!r} cannot hold both the sources and the targets: give source=… and target=…"
-        )
-    return found[0], found[1]
+        return found
+
+    return column("source", source), column("target", target)
 
 
 def dataframes(

@@ -208,8 +208,8 @@ class Graph(CompressedGraph):
 
         Args:
             edges: The table, E rows.
-            source: Column of the sources, integers; None takes the column "source", or else the first.
-            target: Column of the targets, integers; None takes the column "target", or else the second.
+            source: Column of the sources, integers; None takes `source`, `src`, `from` or `u`.
+            target: Column of the targets, integers; None takes `target`, `dst`, `to` or `v`.
             num_vertices: V; None takes one more than the largest id.
             ignore: Columns to skip.
             coalesce: As in `from_coo`.

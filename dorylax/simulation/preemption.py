@@ -79,11 +79,11 @@ class EpochTimes:
         if scenario.cluster.functions:
             raise ScenarioError("preemptions are of servers: simulate them on cpu or gpu")
         self.scenario, self._epochs, self._inputs = scenario, epochs, Inputs()
-        self._found: dict[tuple[int, float], Simulated] = {}
+        self._found: dict[tuple[int, float, bool], Simulated] = {}
 
     def simulated(self, load: int, more_bytes: float = 0.0, shadows: bool = False) -> Simulated:
         """Return the simulation in which each host runs `load` graph servers, and messages have a share of bytes more."""
-        key = (load, more_bytes)
+        key = load, more_bytes, shadows
         if key not in self._found:
             cluster, parts = self.scenario.cluster, float(load)
             server = cluster.graph_server

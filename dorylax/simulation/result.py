@@ -155,7 +155,7 @@ class Simulated:
 def finding(found: Sequence[Simulated]) -> str:
     """The results of a scenario on some backends (at least one), in one sentence.
 
-    It recommends no functions that no stage uses: they would be deployed for nothing.
+    It recommends functions only if some stage uses them.
     """
     useful = [one for one in found if one.bill.requests or not one.cluster.functions] or found
     best, fastest = min(useful, key=lambda one: one.bill.total), min(useful, key=lambda one: one.seconds)

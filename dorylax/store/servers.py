@@ -110,13 +110,13 @@ class Loss:
     """Servers in other processes that were lost together, or during the recovery from a loss.
 
     Attributes:
-        generation: Number of losses so far, this one included.
+        generation: Number of the generation that follows; losses begin one, and so do moves of servers between two epochs.
         servers: Servers of the lost processes: "graph server 1", say.
         causes: Reasons why these processes count as lost, each once.
         epoch: First epoch trained afterwards.
         repeats: Whether that epoch had begun before the loss.
         wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 without repetition.
-        recovery_seconds: Time from the detection until all servers were replaced.
+        recovery_seconds: Time from the detection until all servers run again.
     """
 
     generation: int

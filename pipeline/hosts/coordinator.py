@@ -202,11 +202,12 @@ class Coordinator:
         self._synchronous_from = epoch
 
     def has_saved(self) -> None:
-        """Record that the run can begin again from its current state."""
-        self._checkpoint = self.run_state
+        """Record that the run can begin again from its current state, which only the policy restart does."""
+        if self._config.recovery == "restart":
+            self._checkpoint = self.run_state
 
     async def rebalance(self) -> None:
-        """Move servers between two epochs if the policy wants to."""
+        """Move servers between two epochs by the decision of the policy."""
         decision = self._decide(EpochEnded())
         if decision.action == "move":
             await self._reassemble(decision, self._next)
@@ -231,7 +232,7 @@ class Coordinator:
             if generation == self.generation and number in self._fleet.alive - self._fleet.leaving:
                 self._fleet = self._fleet._replace(leaving=self._fleet.leaving | {number})
                 _LOG.warning("%s: a notice that its host will vanish", self._specs[number].name)
-                self._start_later(self._decide(Noticed((number,), math.inf)))  # it does not say when
+                self._start_later(self._decide(Noticed((number,), math.inf)))  # SIGTERM gives no time
             return
         if generation == self.generation and sender.index not in self._lost and number in self._fleet.alive:
             if not self._accused:

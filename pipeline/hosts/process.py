@@ -125,7 +125,7 @@ def live(
                 lives = Host(spec.number, dataclasses.replace(spec, run=run), clock, transport)
                 cleanup.callback(lives.close)
                 if gone is not None:
-                    # What the agent of a preemptible node sends after a notice.
+                    # The agent of a preemptible node sends SIGTERM after a notice.
                     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lives.notice)
                     gone.add_done_callback(_in_loop(asyncio.get_running_loop(), lives.end))
                 ready(transport.endpoint)

@@ -232,7 +232,7 @@ class HostsRun(PipelineRun):
             begin = end - loss.recovery_seconds
             name = f"lost: {', '.join(loss.servers)}"
             self._trace(Span(name, "recovery", min(graph, default=0), -1, loss.epoch, begin, end))
-        _LOG.warning("%s: replaced within %.1f s, %s", "; ".join(loss.causes), loss.recovery_seconds, again)
+        _LOG.warning("%s: back within %.1f s, %s", "; ".join(loss.causes), loss.recovery_seconds, again)
 
     def close(self) -> None:
         """See `PipelineRun`."""

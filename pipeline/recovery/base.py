@@ -55,7 +55,7 @@ class Fleet(NamedTuple):
         starting: Hosts that a decision started and that have not joined.
         shadows: Host of the shadow of each graph server, for servers that have one in this epoch.
         training: Whether an epoch is unfinished.
-        synchronous: Whether this epoch reads only rows of its own.
+        synchronous: Whether all rows that this epoch reads come from it.
         checkpoint: Whether the run has a checkpoint.
     """
 
@@ -81,7 +81,7 @@ class Fleet(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The answer to an event.
+    """What a policy decides on an event.
 
     Attributes:
         action: "go on": servers stay where they are. "take over": the shadows of lost servers finish the epoch.
@@ -157,7 +157,7 @@ def place_shadows(assigned: Assignment, zones: Sequence[int] = ()) -> dict[Serve
 
     Args:
         assigned: Servers of each host.
-        zones: Failure domain of each host; empty: each host is a domain of its own.
+        zones: Failure domain of each host; empty: every host has another one.
 
     Returns:
         Hosts by graph server; empty if a single host has all servers.

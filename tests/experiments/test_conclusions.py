@@ -117,7 +117,7 @@ def test_a_faster_variant_that_is_less_accurate_comes_after_one_that_is_as_accur
         lambda run: done(run, 5, 0.5, 0.7) if run.setting["pipeline.staleness"] else done(run, 5, 0.8),
     )
     assert text.startswith("Async S=0 is faster than pipe: 0.80 × ")
-    assert text.endswith(', as accurate. By other factors, that is the verdict on "async S=1", too.')
+    assert text.endswith(', as accurate. Faster, too: "async S=1".')
 
 
 def test_an_interval_on_both_sides_of_1_is_no_claim() -> None:

@@ -180,19 +180,20 @@ def test_tables():
         GraphError, match=r"source='source' must be one column of the table of edges, whose columns are 'w', "
     ):
         Graph.from_dataframe(table, "source")
-    with pytest.raises(GraphError, match=r"column 'target' cannot hold both the sources and the targets"):
-        Graph.from_dataframe(table.rename(columns={"to": "target"})[["target", "from"]])
+    with pytest.raises(GraphError, match=r"source='source' must be one column .*: give source=… and target=…"):
+        Graph.from_dataframe(table.rename(columns={"from": "id"}))  # a first column is no end of edges by itself
 
 
-def test_ends_of_edges_are_columns_of_that_name_or_else_the_first_two() -> None:
-    edges = {"a": [0, 1], "b": [1, 2], "w": [0.5, 1.5]}
-    named = {"w": edges["w"], "target": edges["b"], "source": edges["a"]}
-    for table in (edges, named):
-        graph = Graph.from_dataframe(pd.DataFrame(table))
-        assert [array.tolist() for array in graph.host_rows()] == [[0, 0, 1, 2], [0, 1]]
-        assert graph.edge_data["w"].tolist() == edges["w"]
+@pytest.mark.parametrize("ends", [("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v")])
+def test_usual_names_of_the_ends_of_edges_need_no_argument(ends: tuple[str, str]) -> None:
+    table = pd.DataFrame({"w": [0.5, 1.5], ends[1]: [1, 2], ends[0]: [0, 1]})
+    graph = Graph.from_dataframe(table)
+    assert [array.tolist() for array in graph.host_rows()] == [[0, 0, 1, 2], [0, 1]]
+    assert graph.edge_data["w"].tolist() == [0.5, 1.5]
     people = pd.DataFrame({"id": ["x", "y", "z"], "f": [0.0, 1.0, 2.0], "label": [0, 1, 0]})
-    data = Dataset.from_dataframes(people, pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"], "w": edges["w"]}), key="id")
+    data = Dataset.from_dataframes(
+        people, table.replace({ends[0]: {0: "x", 1: "y"}, ends[1]: {1: "y", 2: "z"}}), key="id"
+    )
     assert list(data.edge_inputs) == ["w"]
     assert data.graph.host_rows()[1].tolist() == [0, 1]
 

@@ -61,7 +61,7 @@ def test_what_is_lost_between_epochs_is_replaced_when_it_is_asked(caplog: pytest
     assert losses(lose=True) == losses(lose=False)
     (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert re.fullmatch(
-        r"graph server 1: its process was ended by SIGKILL: replaced within \d+\.\d s, it goes on with epoch 1",
+        r"graph server 1: its process was ended by SIGKILL: back within \d+\.\d s, it goes on with epoch 1",
         record.getMessage(),
     )
 
